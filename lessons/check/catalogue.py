@@ -1,12 +1,15 @@
 """Which exercises there are, where they lie, and how much of a job each is. No torch here: a list is there at once."""
 
 import ast
+import errno
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent.parent
 ANSWERS = TOP / "lessons" / "answers"
+LONGEST = 2 ** 17       # bytes of an exercise's file
 
 
 @dataclass
@@ -35,6 +38,11 @@ class Entry:
         return self._head()[2]
 
     @property
+    def difficulty(self) -> int:
+        """1 to 5: its points, too."""
+        return int(self.size.split()[1])
+
+    @property
     def path(self) -> Path:
         """Where a learner writes."""
         return folder_of_exercises() / self.file
@@ -49,6 +57,20 @@ ENTRIES = {entry.number: entry for entry in (Entry(path.name) for path in sorted
 def untouched(text: bytes, entry: Entry) -> bool:
     """As it was handed out, whatever an editor or git has made of its ends of lines."""
     return text.replace(b"\r\n", b"\n").strip() == stub(entry.answer).encode().strip()
+
+
+def read(path: Path, most: int = LONGEST, follow: bool = True) -> bytes:
+    """A plain file's bytes. OSError for a pipe, a device, more bytes than `most`, a link that may not be followed."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    if not follow and path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link", str(path))
+    with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        text = file.read(most + 1)
+    if len(text) > most:
+        raise OSError(errno.EFBIG, f"it is longer than {most:,} bytes", str(path))
+    return text
 
 
 def folder_of_exercises() -> Path:

@@ -67,13 +67,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     grading.add_argument("--seconds", type=float, metavar="S", help="of CPU time for one exercise (default: 20)")
     grading.add_argument("--csv", type=Path, metavar="FILE", help="a row for each student, as a spreadsheet reads it")
     grading.add_argument("--json", type=Path, metavar="FILE", help="everything that was found")
+    grading.add_argument("--gradescope", type=Path, metavar="DIR",
+                         help="a file STUDENT.json for each, as Gradescope reads it")
     args = parser.parse_args(argv)
     if args.reset == 0:
         if not args.number:
             parser.error("--reset: which one?")
         args.reset = args.number
-    if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json)):
-        parser.error("--jobs, --seconds, --csv and --json go with --grade FOLDER")
+    if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json,
+                                                              args.gradescope)):
+        parser.error("--jobs, --seconds, --csv, --json and --gradescope go with --grade FOLDER")
     if args.jobs is not None and args.jobs < 1 or args.seconds is not None and not args.seconds > 0:
         parser.error("--jobs and --seconds must be greater than 0")
     return args
@@ -131,5 +134,6 @@ def graded(args: argparse.Namespace, console: Console) -> int:
         return 2
     one_thread()
     from lessons.check.engine import SECONDS
-    from lessons.check.grade import grade
-    return grade(args.grade, args.seconds or SECONDS, args.jobs or os.cpu_count() or 1, args.csv, args.json, console)
+    from lessons.check.grade import Grading, grade
+    return grade(Grading(args.grade, args.seconds or SECONDS, args.jobs or os.cpu_count() or 1, args.csv, args.json,
+                         args.gradescope), console)

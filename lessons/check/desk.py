@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 
 from lessons.check import EXERCISES, progress
-from lessons.check.catalogue import command
+from lessons.check.catalogue import command, read
 from lessons.check.engine import Exercise, Result, check
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
@@ -19,7 +19,7 @@ SHOWN = 8               # lines of what a function prints
 def looked_at(exercise: Exercise) -> Result:
     """Checked, and remembered as solved or tried."""
     try:
-        text = exercise.path.read_bytes()
+        text = read(exercise.path)
     except FileNotFoundError:
         return Result([], ("contract", f"{exercise.path} is not there: {command()} --reset {exercise.number} brings it "
                                        "back"))
