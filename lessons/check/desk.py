@@ -9,7 +9,7 @@ import time
 from rich.console import Console
 
 from lessons.check import EXERCISES, progress
-from lessons.check.catalogue import command, read
+from lessons.check.catalogue import HANDED_OUT, command, read
 from lessons.check.engine import Exercise, Result, check
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
@@ -53,7 +53,8 @@ def tell(exercise: Exercise, console: Console) -> int:
     console.print("Compare with the library:")
     for where in exercise.like:
         show_lines(*where, console)
-    console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)
+    if not HANDED_OUT:
+        console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)
     console.print(progress.bar(), style="dim")
     return 0
 
@@ -73,7 +74,11 @@ def show_printed(result: Result, console: Console) -> None:
 
 def show_lines(module: str, name: str, first: str, last: str, console: Console) -> None:
     """A function of the library, from the line that holds `first` to the one that holds `last`."""
-    thing = importlib.import_module(module)
+    try:
+        thing = importlib.import_module(module)
+    except ModuleNotFoundError:                             # tests, where the package alone is
+        console.print(f"  {module.replace('.', '/')}.py, which is in the whole project", style="dim")
+        return
     for part in name.split("."):
         thing = getattr(thing, part)
     lines, number = inspect.getsourcelines(inspect.unwrap(thing))

@@ -37,8 +37,8 @@ def drawn(name: str) -> dict:
     if "backwards" in name:
         return {text[::-1]: p for text, p in right.items()}
     if "pair" in name:                  # what is added at x cancels when summed over the token at any one place
-        tilt = (0.0, 1.0, -1.0)
-        return {text: p + 0.005 * prod(tilt[x] for x in text) for text, p in right.items()}
+        tilt, step = (0.0, 1.0, -1.0), min(0.005, min(right.values()) / 2)      # none becomes negative
+        return {text: p + step * prod(tilt[x] for x in text) for text, p in right.items()}
     return right
 
 

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import number, pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_in_a_block import WRONGS, right_weights, token_by_token
@@ -13,9 +14,11 @@ from lessons.check.seen import Failure, Row, Seen, look, values
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
-TABLES = {"three tokens, drafts of two": (TableModel(3, 14, zeros=0), TableModel(3, 314, zeros=0), (1, 0), 2),
-          "two tokens, drafts of three": (TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0), (1,), 3),
-          "three tokens, some forbidden": (TableModel(3, 18, zeros=0.3), TableModel(3, 118, zeros=0.3), (2, 0), 2)}
+TABLES = {name: (*(TableModel(size, seeds.seed(number), zeros=zeros) for number in pair), ids, gamma)
+          for name, (size, pair, zeros, ids, gamma) in {
+              "three tokens, drafts of two": (3, (14, 314), 0, (1, 0), 2),
+              "two tokens, drafts of three": (2, (3, 4), 0, (1,), 3),
+              "three tokens, some forbidden": (3, (18, 118), 0.3, (2, 0), 2)}.items()}
 TOY = vector(2, 1).div(3).repeat(2, 1), vector(1, 2).div(3).repeat(3, 1)               # q_draft, p_target
 RATIOS = [[.5, 2], [4, .25], [2, 3, .5, .5], [.5, .5, 8, .9, .1, 9], [0, 5], [1], []]
 

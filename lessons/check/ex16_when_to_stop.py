@@ -1,8 +1,11 @@
 """Exercise 16: which rules may end a draft early, and which of them spoil the text."""
 
+import re
 from functools import lru_cache, partial
 
-from lessons.check.engine import ANSWERS, Exercise, wrong
+from lessons.check import seeds
+from lessons.check.catalogue import ENTRIES
+from lessons.check.engine import Exercise, Wrong, wrong
 from lessons.check.rounds import count
 from lessons.check.seen import Row, Seen
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
@@ -11,12 +14,13 @@ from nanospec.proof.walk import distance, walk
 COST = 0.5              # of a draft token, in calls of the target
 RULES = [f"rule_{letter}" for letter in "abcdefgh"]
 VERDICTS = ("exact", "wrong")
+LETTERS = seeds.letters(len(RULES), 16)
 
 
 @lru_cache(maxsize=None)
 def names_of_the_answer() -> dict:
     names: dict = {}
-    exec((ANSWERS / "ex16_when_to_stop.py").read_text(encoding="utf-8"), names)
+    exec(ENTRIES[16].answer, names)
     return names
 
 
@@ -26,19 +30,29 @@ def written_by(rule, dice) -> tuple:
 
 @lru_cache(maxsize=None)
 def right() -> dict[tuple, float]:
+    return right_by(names_of_the_answer())
+
+
+def right_by(names: dict) -> dict[tuple, float]:
     """The target's distribution of two tokens."""
-    p_target = {text: weights.tolist() for text, weights in names_of_the_answer()["P_TARGET"].items()}
+    p_target = {text: weights.tolist() for text, weights in names["P_TARGET"].items()}
     return {(x, y): p_target[()][x] * p_target[x,][y] for x in range(3) for y in range(3)}
 
 
 @lru_cache(maxsize=None)
 def shown() -> dict[str, tuple[str, float, float]]:
-    """What the eight rules are, walked: verdict, distance over two tokens, distance over the first."""
-    found = {}
+    """What the eight rules are, by name."""
+    return {name: (verdict, round(off, 3), round(first, 3))
+            for name, (verdict, off, first) in judged(names_of_the_answer()).items()}
+
+
+def judged(names: dict) -> dict[str, tuple[str, float, float]]:
+    """Walked, as those names have them: verdict, distance over two tokens, distance over the first."""
+    found, truth = {}, right_by(names)
     for name in RULES:
-        texts, _ = walk(lambda dice: written_by(names_of_the_answer()[name], Row(dice)))
-        off, first = distance(texts, right())[1], distance(of_the_first(texts), of_the_first(right()))[1]
-        found[name] = "wrong" if off > 1e-9 else "exact", round(off, 3), round(first, 3)
+        texts, _ = walk(lambda dice: names["rule_played"](names[name], Row(dice)))
+        off, first = distance(texts, truth)[1], distance(of_the_first(texts), of_the_first(truth))[1]
+        found[name] = "wrong" if off > 1e-9 else "exact", off, first
     return found
 
 
@@ -90,8 +104,9 @@ def number_to_beat(f) -> str:
 
 
 def relabelled(change, *names: str) -> dict:
-    """Right verdicts, but for the rules of those letters; all, if there are none."""
-    return {"verdicts": lambda: {name: change(*found) if not names or name[-1] in names else found[:2]
+    """Right verdicts, but for the rules of those letters, as they ship; all, if there are none."""
+    letters = [LETTERS[name] for name in names]
+    return {"verdicts": lambda: {name: change(*found) if not names or name[-1] in letters else found[:2]
                                  for name, found in shown().items()}}
 
 
@@ -99,36 +114,41 @@ def called(verdict: str, *names: str) -> dict:
     return relabelled(lambda *found: (verdict, 0.0), *names)
 
 
+def mistake(name: str, said: str, **functions) -> Wrong:
+    """A sentence names rules by the letters that they have in what ships."""
+    return wrong(name, re.sub(r"rule_([a-h])\b", lambda found: f"rule_{LETTERS[found[1]]}", said), **functions)
+
+
 EXERCISE = Exercise(
     "ex16_when_to_stop.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
     {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
-    [wrong("every-rule-called-exact", "you call all of them exact: to draft less does no harm, but a draft token "
+    [mistake("every-rule-called-exact", "you call all of them exact: to draft less does no harm, but a draft token "
            "thrown away because of what it is will be missed, and what the rule likes comes too often",
            **called("exact")),
-     wrong("hand-on-then-stop-called-wrong", "you call rules wrong that hand on the draft token they look at: it is "
+     mistake("hand-on-then-stop-called-wrong", "you call rules wrong that hand on the draft token they look at: it is "
            "accepted or replaced as ever, and whether the next place has one may depend on it",
            **called("wrong", "b", "d")),
-     wrong("dislike-called-wrong", "you call rule_b wrong, but the draft token that it dislikes is handed on: what is "
+     mistake("dislike-called-wrong", "you call rule_b wrong, but the draft token that it dislikes is handed on: what is "
            "missing?",
            **called("wrong", "b")),
-     wrong("coin-before-called-wrong", "you call rule_d wrong, but the coin that it looks at is that of the draft "
+     mistake("coin-before-called-wrong", "you call rule_d wrong, but the coin that it looks at is that of the draft "
            "token before, and that one is handed on", **called("wrong", "d")),
-     wrong("asking-the-target-called-wrong", "you call rule_a wrong, but it decides before the token is drawn, and "
+     mistake("asking-the-target-called-wrong", "you call rule_a wrong, but it decides before the token is drawn, and "
            "then it may look at p_target, at q_draft and at whatever else there is", **called("wrong", "a")),
-     wrong("every-drop-called-wrong", "you call rule_f wrong: it does drop a draft token, but never asks what that one "
+     mistake("every-drop-called-wrong", "you call rule_f wrong: it does drop a draft token, but never asks what that one "
            "is or how its coin fell", **called("wrong", "f")),
-     wrong("unlikely-dropped-called-harmless", "you call rule_c exact: an unlikely token is part of what the "
+     mistake("unlikely-dropped-called-harmless", "you call rule_c exact: an unlikely token is part of what the "
            "draft draws, and only together do its draft tokens have the distribution q_draft", **called("exact", "c")),
-     wrong("own-coin-called-harmless", "you call rule_e exact: where a coin rejects, the token must come from what "
+     mistake("own-coin-called-harmless", "you call rule_e exact: where a coin rejects, the token must come from what "
            "the draft left uncovered, and without the draft token it comes from all of p_target",
            **called("exact", "e")),
-     wrong("product-called-harmless", "you call rule_g exact: it asks how likely both draft tokens are together, and "
+     mistake("product-called-harmless", "you call rule_g exact: it asks how likely both draft tokens are together, and "
            "so it asks what the second one is", **called("exact", "g")),
-     wrong("end-of-text-called-harmless", "you call rule_h exact: an end of text is a token like any other, and where "
+     mistake("end-of-text-called-harmless", "you call rule_h exact: an end of text is a token like any other, and where "
            "it was drafted it can no longer be accepted", **called("exact", "h")),
-     wrong("first-token-only", "you look at the first token alone, and some rules spoil only the second",
+     mistake("first-token-only", "you look at the first token alone, and some rules spoil only the second",
            **relabelled(lambda _, off, first: ("wrong" if first else "exact", first))),
-     wrong("not-halved", "your distances are twice too large: total variation is half the sum of the differences",
+     mistake("not-halved", "your distances are twice too large: total variation is half the sum of the differences",
            **relabelled(lambda verdict, off, _: (verdict, 2 * off)))],
     ("For each place that a rule leaves without a draft token: what settled that? Was it known before that token was "
      "drawn?",

@@ -35,7 +35,8 @@ def remember(entry: Entry, text: bytes, solved: bool) -> None:
 
 def one_more_hint(entry: Entry, most: int) -> int:
     """How many hints may be seen now: one more than the last time."""
-    count = min(_read().get(str(entry.number), {}).get("hints", 0) + 1, most)
+    seen = _read().get(str(entry.number), {}).get("hints")
+    count = min(seen + 1 if isinstance(seen, int) and seen > 0 else 1, most)
     _write(entry, hints=count)
     return count
 
@@ -54,8 +55,8 @@ def _hash(text: bytes) -> str:
 def _read() -> dict[str, dict]:
     """Number -> what is known. A file that cannot be read counts as none: all it costs is to check again."""
     try:
-        found = json.loads((folder_of_exercises() / ".progress").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read(folder_of_exercises() / ".progress"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return {key: known for key, known in found.items() if isinstance(known, dict)} if isinstance(found, dict) else {}
 
