@@ -5,12 +5,11 @@
 
 from importlib import import_module
 
-from lessons.check.catalogue import ENTRIES
-
 
 def __getattr__(name: str):
     if name != "EXERCISES":
         raise AttributeError(f"module {__name__} has no attribute {name}")
+    from lessons.check.catalogue import ENTRIES             # not above: `python -m check` looks for it elsewhere
     found = {number: import_module(f"lessons.check.{entry.file.removesuffix('.py')}").EXERCISE
              for number, entry in ENTRIES.items()}
     globals()["EXERCISES"] = found

@@ -92,8 +92,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json,
                                                               args.gradescope)):
         parser.error("--jobs, --seconds, --csv, --json and --gradescope go with --grade FOLDER")
-    if args.variant is not None and (not args.variant or not args.grade and not args.handout):
+    if args.variant is not None and not args.grade and not args.handout:
         parser.error("--variant NAME goes with --handout FOLDER or --grade FOLDER")
+    if args.variant is not None and not (args.variant and args.variant.isprintable()):
+        parser.error("--variant: a name that can be typed again")
     if HANDED_OUT and (args.grade or args.handout):
         parser.error("this is a class's copy; --grade and --handout are for the clone that it was made from")
     if args.jobs is not None and args.jobs < 1 or args.seconds is not None and not args.seconds > 0:
@@ -146,6 +148,8 @@ def one_thread() -> None:
 
 
 def handed_out(args: argparse.Namespace, console: Console) -> int:
+    if args.variant:
+        one_thread()
     from lessons.check.handout import Refused, hand_out
     try:
         console.print(hand_out(args.handout), markup=False, soft_wrap=True)

@@ -13,11 +13,10 @@ from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
 from lessons.oracles import expected_accepted
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = TableModel(2, seeds.seed(3), zeros=0), TableModel(2, seeds.seed(7), zeros=0)
+TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
 
 

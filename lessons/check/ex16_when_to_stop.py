@@ -3,9 +3,9 @@
 import re
 from functools import lru_cache, partial
 
-from lessons.check import seeds
+from lessons.check import engine, seeds
 from lessons.check.catalogue import ENTRIES
-from lessons.check.engine import Exercise, Wrong, wrong
+from lessons.check.engine import Exercise
 from lessons.check.rounds import count
 from lessons.check.seen import Row, Seen
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
@@ -114,41 +114,41 @@ def called(verdict: str, *names: str) -> dict:
     return relabelled(lambda *found: (verdict, 0.0), *names)
 
 
-def mistake(name: str, said: str, **functions) -> Wrong:
+def wrong(name: str, said: str, **functions) -> engine.Wrong:
     """A sentence names rules by the letters that they have in what ships."""
-    return wrong(name, re.sub(r"rule_([a-h])\b", lambda found: f"rule_{LETTERS[found[1]]}", said), **functions)
+    return engine.wrong(name, re.sub(r"rule_([a-h])\b", lambda found: f"rule_{LETTERS[found[1]]}", said), **functions)
 
 
 EXERCISE = Exercise(
     "ex16_when_to_stop.py", ("verdicts",), partial(contract, rules=RULES, verdicts=VERDICTS),
     {"verdicts": partial(verdict_values, shown=shown, verdicts=VERDICTS), "distances": distances},
-    [mistake("every-rule-called-exact", "you call all of them exact: to draft less does no harm, but a draft token "
+    [wrong("every-rule-called-exact", "you call all of them exact: to draft less does no harm, but a draft token "
            "thrown away because of what it is will be missed, and what the rule likes comes too often",
            **called("exact")),
-     mistake("hand-on-then-stop-called-wrong", "you call rules wrong that hand on the draft token they look at: it is "
+     wrong("hand-on-then-stop-called-wrong", "you call rules wrong that hand on the draft token they look at: it is "
            "accepted or replaced as ever, and whether the next place has one may depend on it",
            **called("wrong", "b", "d")),
-     mistake("dislike-called-wrong", "you call rule_b wrong, but the draft token that it dislikes is handed on: what is "
+     wrong("dislike-called-wrong", "you call rule_b wrong, but the draft token that it dislikes is handed on: what is "
            "missing?",
            **called("wrong", "b")),
-     mistake("coin-before-called-wrong", "you call rule_d wrong, but the coin that it looks at is that of the draft "
+     wrong("coin-before-called-wrong", "you call rule_d wrong, but the coin that it looks at is that of the draft "
            "token before, and that one is handed on", **called("wrong", "d")),
-     mistake("asking-the-target-called-wrong", "you call rule_a wrong, but it decides before the token is drawn, and "
+     wrong("asking-the-target-called-wrong", "you call rule_a wrong, but it decides before the token is drawn, and "
            "then it may look at p_target, at q_draft and at whatever else there is", **called("wrong", "a")),
-     mistake("every-drop-called-wrong", "you call rule_f wrong: it does drop a draft token, but never asks what that one "
+     wrong("every-drop-called-wrong", "you call rule_f wrong: it does drop a draft token, but never asks what that one "
            "is or how its coin fell", **called("wrong", "f")),
-     mistake("unlikely-dropped-called-harmless", "you call rule_c exact: an unlikely token is part of what the "
+     wrong("unlikely-dropped-called-harmless", "you call rule_c exact: an unlikely token is part of what the "
            "draft draws, and only together do its draft tokens have the distribution q_draft", **called("exact", "c")),
-     mistake("own-coin-called-harmless", "you call rule_e exact: where a coin rejects, the token must come from what "
+     wrong("own-coin-called-harmless", "you call rule_e exact: where a coin rejects, the token must come from what "
            "the draft left uncovered, and without the draft token it comes from all of p_target",
            **called("exact", "e")),
-     mistake("product-called-harmless", "you call rule_g exact: it asks how likely both draft tokens are together, and "
+     wrong("product-called-harmless", "you call rule_g exact: it asks how likely both draft tokens are together, and "
            "so it asks what the second one is", **called("exact", "g")),
-     mistake("end-of-text-called-harmless", "you call rule_h exact: an end of text is a token like any other, and where "
+     wrong("end-of-text-called-harmless", "you call rule_h exact: an end of text is a token like any other, and where "
            "it was drafted it can no longer be accepted", **called("exact", "h")),
-     mistake("first-token-only", "you look at the first token alone, and some rules spoil only the second",
+     wrong("first-token-only", "you look at the first token alone, and some rules spoil only the second",
            **relabelled(lambda _, off, first: ("wrong" if first else "exact", first))),
-     mistake("not-halved", "your distances are twice too large: total variation is half the sum of the differences",
+     wrong("not-halved", "your distances are twice too large: total variation is half the sum of the differences",
            **relabelled(lambda verdict, off, _: (verdict, 2 * off)))],
     ("For each place that a rule leaves without a draft token: what settled that? Was it known before that token was "
      "drawn?",

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lessons.check import EXERCISES, alike
-from lessons.check.catalogue import untouched
+from lessons.check.catalogue import as_handed_out, untouched
 from lessons.check.engine import Exercise
 from lessons.check.handed import handed_in, students
 from lessons.check.marks import NOT_TRIED, Sheets, legend, mark, points
@@ -45,6 +45,9 @@ class Class:
                 if text is None or untouched(text, exercise):
                     self.results[student][number] = found(False, "missing" if text is None else "untouched")
                 else:
+                    if not as_handed_out(text, exercise):
+                        self.notes[student].append(f"the tables in {exercise.file} are not those that were handed out; "
+                                                   "is it of another --variant?")
                     to_judge.append(Job(student, exercise, text))
         return to_judge
 

@@ -4,6 +4,7 @@ What can be seen all the same is said when it is written: see envelope.py.
 """
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,10 +16,10 @@ LEFT_OUT = shutil.ignore_patterns("__pycache__", "out", "*.egg-info", ".*")
 SEALED = ("ex[0-9][0-9]_*.py", "mistakes_*.py", "rounds.py", "layers.py", "pairs.py", "verdicts.py")
 TEACHERS = {f"{name}.py" for name in ("alike", "grade", "handed", "handout", "honest", "marks", "variants", "workers")}
 IN_A_LESSON = "The answers are in the file of the same name in `lessons/answers/`."
-SAID = """{folder} has the lessons, {count} exercises to be written, and a checker. Students need nothing else, and no clone.
+SAID = """{folder} has the lessons, {count} exercises to be written, and a checker. Students need nothing else.
 No answer lies in it as text: the checks are in lessons/check/checks.sealed. That is an envelope and no safe, for Python
-must open it in order to check; and the library, which the lessons show, does what most exercises ask for. Who copies is
-seen when you grade{variant}."""
+must open it in order to check; and the library, which the lessons show, does what most exercises ask for. Who wrote the
+same as another, or as the answers that ship, is told by --grade FOLDER{variant}."""
 
 
 class Refused(Exception):
@@ -26,12 +27,16 @@ class Refused(Exception):
 
 
 def hand_out(folder: Path) -> str:
-    """Written aside and moved, so that it is whole or not there. Returns what to tell the teacher."""
+    """Written aside and moved, so that it is whole or not there. Returns what to tell the teacher. With drawn tables
+    every known mistake must be seen, and told from the others: that is tried, and takes half a minute.
+    """
     folder = folder.absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refused(f"{folder} exists, and is not an empty folder")
     if any(folder.resolve().is_relative_to(TOP / part) for part in (*WHOLE, "lessons")):
         raise Refused(f"{folder} is inside of what is handed out")
+    if seeds.NAME:
+        tried()
     aside = folder.with_name(f"{folder.name}.new")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -41,8 +46,19 @@ def hand_out(folder: Path) -> str:
         aside.replace(folder)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-    variant = f", with --variant {seeds.NAME}" if seeds.NAME else ""
+    variant = f" --variant {shlex.quote(seeds.NAME)}" if seeds.NAME else ""
     return SAID.format(folder=folder, count=len(ENTRIES), variant=variant)
+
+
+def tried() -> None:
+    from lessons.check import EXERCISES
+    from lessons.check.naming import named
+    for number, exercise in EXERCISES.items():
+        for mistake in exercise.wrongs:
+            theirs = {part: exercise.seen_of(mistake, part) for part in exercise.looks}
+            if {found.name for found in named(exercise, theirs)} != {mistake.name}:
+                raise Refused(f"the tables of variant {seeds.NAME!r} do not show the mistake {mistake.name} of "
+                              f"exercise {number}, or not it alone: choose another name")
 
 
 def write(top: Path) -> None:
@@ -59,7 +75,7 @@ def write(top: Path) -> None:
     for entry in ENTRIES.values():
         put(lessons / "exercises" / entry.file, stub(entry.answer))
     sealed = {path for pattern in SEALED for path in (TOP / "lessons" / "check").glob(pattern)}
-    texts = {envelope.MODULE + f"lessons.check.{path.stem}": path.read_text(encoding="utf-8") for path in sorted(sealed)}
+    texts = {f"{envelope.MODULE}lessons.check.{path.stem}": path.read_text(encoding="utf-8") for path in sealed}
     texts |= {envelope.STUB + entry.file: stub(entry.answer) for entry in ENTRIES.values()}
     texts |= {envelope.RIGHT + entry.file: entry.answer for entry in ENTRIES.values() if len(asked(entry.answer)) > 1}
     envelope.seal(check / envelope.FILE.name, texts | {envelope.VARIANT: seeds.NAME})

@@ -16,6 +16,12 @@ def seed(number: int) -> int:
     return int.from_bytes(sha256(f"{NAME} {number}".encode()).digest()[:4], "big") if NAME else number
 
 
+def table(vocab_size: int, number: int, zeros: float = 0.25):
+    """The TableModel of that seed."""
+    from nanospec.proof.tables import TableModel            # torch: no list of titles waits for it
+    return TableModel(vocab_size, seed(number), zeros=zeros)
+
+
 def rng(number: int) -> random.Random:
     """Python's generator for what an exercise of that number draws."""
     return random.Random(seed(number))
