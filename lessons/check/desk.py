@@ -11,6 +11,7 @@ from rich.console import Console
 from lessons.check import EXERCISES, progress
 from lessons.check.catalogue import HANDED_OUT, command, read
 from lessons.check.engine import Exercise, Result, check
+from nanospec.cli.show.terminal import printable
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
 SHOWN = 8               # lines of what a function prints
@@ -40,7 +41,7 @@ def tell(exercise: Exercise, console: Console) -> int:
     if result.failure:
         part, why = result.failure
         console.print(f"  [red]not yet[/] {part}")
-        for line in why.splitlines():           # tables stay as they are, sentences are wrapped
+        for line in printable(why).splitlines():           # tables stay as they are, sentences are wrapped
             if not line.startswith(" "):
                 line = wrapped(line, console)
             console.print(textwrap.indent(line, "          "), markup=False, style="yellow", soft_wrap=True)
@@ -66,7 +67,7 @@ def wrapped(line: str, console: Console) -> str:
 def show_printed(result: Result, console: Console) -> None:
     """What the learner's functions have printed."""
     if result.printed:
-        lines = result.printed.splitlines()
+        lines = printable(result.printed).splitlines()
         console.print("  it printed:", style="dim")
         for line in lines[:SHOWN] + ["..."] * (len(lines) > SHOWN):
             console.print(" " * 10 + line, markup=False, soft_wrap=True)

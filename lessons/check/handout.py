@@ -3,6 +3,7 @@
 What can be seen all the same is said when it is written: see envelope.py.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -30,7 +31,7 @@ def hand_out(folder: Path) -> str:
     """Written aside and moved, so that it is whole or not there. Returns what to tell the teacher. With drawn tables
     every known mistake must be seen, and told from the others: that is tried, and takes half a minute.
     """
-    folder = folder.absolute()
+    folder = Path(os.path.abspath(folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise Refused(f"{folder} exists, and is not an empty folder")
     if any(folder.resolve().is_relative_to(TOP / part) for part in (*WHOLE, "lessons")):
