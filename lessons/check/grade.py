@@ -7,6 +7,7 @@ strangers' code in a container.
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,11 +35,10 @@ class Class:
         self.results: dict[str, dict[int, dict]] = {name: {} for name in self.folders}
         self.notes: dict[str, list[str]] = {name: [] for name in self.folders}
 
-    def jobs(self) -> list[Job]:
-        """The files that a student has changed. The verdict on the others is known at once."""
-        to_judge = []
+    def jobs(self) -> Iterator[Job]:
+        """The files that students have changed, read as they are wanted. The verdict on the others is known at once."""
         for student, path in self.folders.items():
-            handed = handed_in(path)
+            handed, to_judge = handed_in(path), []
             self.notes[student] = handed.notes
             for number, exercise in EXERCISES.items():
                 text = handed.files.get(exercise.file)
@@ -49,7 +49,7 @@ class Class:
                         self.notes[student].append(f"the tables in {exercise.file} are not those that were handed out; "
                                                    "is it of another --variant?")
                     to_judge.append(Job(student, exercise, text))
-        return to_judge
+            yield from to_judge
 
     def done(self) -> list[str]:
         return [student for student, results in self.results.items() if len(results) == len(EXERCISES)]
@@ -114,12 +114,12 @@ def look_at_all(everybody: Class, asked: Grading, sheets: Sheets, console: Conso
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs, code = run(everybody.jobs(), asked.at_once, asked.seconds), 0
     try:
-        show_rows()
         for job, result in runs:
             everybody.results[job.student][job.exercise.number] = result
             if everybody.mistakes(job.exercise.number).total() == WORTH_IT:
                 prepare(job.exercise)
             show_rows()
+        show_rows()
     except KeyboardInterrupt:
         code = 130
     finally:

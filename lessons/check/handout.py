@@ -91,6 +91,6 @@ def put(path: Path, text: str) -> None:
 
 def for_students(readme: str) -> str:
     """Up to what is for the teacher, and without the lines that name answers."""
-    text = readme.split("\n## For the teacher")[0] + "\n"
+    text = readme.split("\n## For the teacher")[0].replace("From a fresh clone, run", "In this folder, run") + "\n"
     text = re.sub(r"(?m)^python -m lessons.check .*--answer.*\n", "", text)
     return re.sub(r"[;,]? (and )?(with )?the answers (are in `lessons/answers/`|folded away)", "", text)

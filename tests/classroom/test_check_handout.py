@@ -48,7 +48,9 @@ def test_no_answer_lies_in_it_as_text(handed_out):
     assert not any("`lessons/answers/`" in path.read_text() for path in (folder / "lessons").glob("*.py"))
     readme = (folder / "lessons" / "README.md").read_text()
     assert "answers/" not in readme and "--answer" not in readme and "--grade" not in readme
-    assert not any(path.name.startswith("ex") for path in (folder / "lessons" / "check").iterdir())
+    assert "In this folder, run this once" in readme
+    there = {path.stem for path in (folder / "lessons" / "check").iterdir()}
+    assert {"desk", "checks"} <= there and not there & {"ex01_pick", "rounds", "grade", "handout", "variants"}
 
 
 def test_the_checker_works_without_answers(handed_out):
