@@ -73,7 +73,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     what.add_argument("--answer", action="store_true", help="a solution, once yours has passed")
     what.add_argument("--reset", type=int, nargs="?", const=0, choices=[0, *ENTRIES], metavar="N",
                       help="exercise N as it was; yours is kept beside it")
-    what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder in it is a student's: a table")
+    what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder or zip in it is a student's")
     what.add_argument("--handout", type=Path, metavar="FOLDER", help="write there what a class gets: no answers")
     parser.add_argument("--variant", metavar="NAME", help="with --handout, and then with --grade: other tables, and "
                                                           "verdicts in another order, drawn by that name")

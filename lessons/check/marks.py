@@ -12,7 +12,7 @@ NOT_TRIED = ("missing", "untouched")
 MARKS = {"✓": "solved", "½": "exact but slow: half of the points", "✗": "not yet", "·": "missing or untouched",
          "?": "not judged, because the machine had no time for it: grade again"}
 WORDS = {       # where a file failed, if not in a part that the exercise itself has
-    "contract": "it does not return what the exercise asks for",
+    "contract": "it raises an error, or does not return what the exercise asks for",
     "syntax": "Python cannot read the file",
     "time": "it does not come to an end",
     "busy": "the machine had no time for it",

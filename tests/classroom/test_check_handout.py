@@ -120,6 +120,14 @@ def test_nothing_can_be_copied_from_another_variant(variant, name):
     assert again[11] != variant(name + "!")[11]["verdicts"]()
 
 
+def test_a_variant_that_hides_a_mistake_is_not_handed_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(seeds, "NAME", "")                      # put back at the end
+    monkeypatch.setattr("lessons.check.naming.named", lambda *_: [])
+    assert main(["--handout", str(tmp_path / "x"), "--variant", "y"]) == 2 and not any(tmp_path.iterdir())
+    said = capsys.readouterr().err
+    assert "choose another name" in said and len(said.splitlines()) == 1
+
+
 def test_what_ships_is_no_variant(variant):
     assert variant("")[16]["verdicts"]() == SHIPPED[16]["verdicts"]() and seeds.seed(5) == 5
     assert seeds.letters(3, 11) == {"a": "a", "b": "b", "c": "c"}
