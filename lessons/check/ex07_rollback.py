@@ -6,17 +6,17 @@ from functools import lru_cache
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
 from lessons.oracles import expected_accepted
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 7, zeros=0)
+TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
 
 

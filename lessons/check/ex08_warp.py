@@ -4,15 +4,15 @@ from functools import partial
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, play_round
 from lessons.check.seen import Seen, look, values
 from nanospec.probs import probs
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution
 
-TARGET4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
+TARGET4, DRAFT4 = seeds.table(4, 3), seeds.table(4, 4)
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],
                        [1.0, 0.0, 1.0, 0.5]], dtype=torch.float64)
 LOGITS[3, 2] += 1e-12           # nearly a tie: at temperature 0 still a one-hot, which no division by 1e-10 makes

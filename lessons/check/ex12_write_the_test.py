@@ -37,8 +37,9 @@ def drawn(name: str) -> dict:
     if "backwards" in name:
         return {text[::-1]: p for text, p in right.items()}
     if "pair" in name:                  # what is added at x cancels when summed over the token at any one place
-        tilt = (0.0, 1.0, -1.0)
-        return {text: p + 0.005 * prod(tilt[x] for x in text) for text, p in right.items()}
+        tilt = {text: prod((0.0, 1.0, -1.0)[x] for x in text) for text in right}
+        step = min(0.005, *(p for text, p in right.items() if tilt[text] < 0))         # none becomes negative
+        return {text: p + step * tilt[text] for text, p in right.items()}
     return right
 
 

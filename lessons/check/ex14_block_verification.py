@@ -4,18 +4,34 @@ from types import SimpleNamespace
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import number, pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_in_a_block import WRONGS, right_weights, token_by_token
 from lessons.check.pairs import vector
 from lessons.check.rounds import distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
-TABLES = {"three tokens, drafts of two": (TableModel(3, 14, zeros=0), TableModel(3, 314, zeros=0), (1, 0), 2),
-          "two tokens, drafts of three": (TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0), (1,), 3),
-          "three tokens, some forbidden": (TableModel(3, 18, zeros=0.3), TableModel(3, 118, zeros=0.3), (2, 0), 2)}
+
+def with_a_choice(target, draft, ids) -> bool:
+    """At a cut after some first token two tokens are left, so that it matters by which weights one is drawn."""
+    p_target, q_draft = distribution_of(target, ids), distribution_of(draft, ids)
+    return any(int((min(1.0, float(p_target[x] / q_draft[x])) * distribution_of(target, (*ids, x))
+                    > distribution_of(draft, (*ids, x))).sum()) > 1 and p_target[x] < q_draft[x]
+               for x in range(len(p_target)))
+
+
+def tables(size: int, pair: tuple[int, int], zeros: float, ids: tuple[int, ...], gamma: int) -> tuple:
+    """The first two tables from those seeds on that have such a choice; between two tokens there is none."""
+    drawn = ([seeds.table(size, number + 1_000 * again, zeros=zeros) for number in pair]
+             for again in range(1_000))
+    return *next(two for two in drawn if size == 2 or zeros or with_a_choice(*two, ids)), ids, gamma
+
+
+TABLES = {"three tokens, drafts of two": tables(3, (14, 314), 0, (1, 0), 2),
+          "two tokens, drafts of three": tables(2, (3, 4), 0, (1,), 3),
+          "three tokens, some forbidden": tables(3, (18, 118), 0.3, (2, 0), 2)}
 TOY = vector(2, 1).div(3).repeat(2, 1), vector(1, 2).div(3).repeat(3, 1)               # q_draft, p_target
 RATIOS = [[.5, 2], [4, .25], [2, 3, .5, .5], [.5, .5, 8, .9, .1, 9], [0, 5], [1], []]
 

@@ -8,16 +8,16 @@ from itertools import product
 import torch
 from torch import Tensor, arange, tensor
 
+from lessons.check import seeds
 from lessons.check.answered import pair, wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import completed, product_of
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
-TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
+TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
 NOTHING = 99            # follows a text in the small cases; in the walk, a 0

@@ -44,6 +44,7 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
     lossless = theirs.get("exact distribution")
     if exercise.slow_is_right and part != "exact distribution" and lossless and not any(
             seen.differences() for seen in lossless):
+        result.slow = True
         average = "Averaged over all draft tokens, t" if exercise.throws else "T"
         lines.append(f"{average}he distribution of the text is right all the same: what is lost is speed, not truth.")
     return "\n".join(lines)
