@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
@@ -44,11 +45,11 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     # 3. How many are accepted. Padding, whose q_draft is zeros, never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
-    # 4. The row after the accepted ones was rejected: take its q_draft. If none was, that row is
-    # padding, or wraps around to row 0: zeros, which leave p_target itself, for the bonus token.
+    # 4. The row after the accepted ones was rejected: take its q_draft. After the last row nothing
+    # was drafted: zeros, which leave p_target itself, for the bonus token.
+    q_after = F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))                         # (B, n, V)
     b = torch.arange(len(accepted), device=accepted.device)
-    following = (accepted + 1) % draft.tokens.shape[1]
-    left = residual(p_target[b, accepted], draft.q_draft[b, following])     # (B, V)
+    left = residual(p_target[b, accepted], q_after[b, accepted])                # (B, V)
     return accepted, dice.pick(left)                                            # 5. one token more
 
 
