@@ -21,7 +21,7 @@ from rich.console import Console
 from nanospec.cli import options
 from nanospec.cli.chosen import keeping, tuned
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.method_options import chosen_drafters, options_of, read_pair
+from nanospec.cli.method_options import TURNS, chosen_drafters, options_of, read_pair
 from nanospec.cli.quantities import answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
@@ -44,6 +44,7 @@ WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
          "gamma": f"{GAMMA}, of a chain 4",
          "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
 SCARCE = 0.2            # of the context: with less room left it is announced
+FEW = 2                 # turns in which a look of seconds measures what calls cost
 PLAIN = 6               # plain steps that are timed after an answer; the first warms up
 
 
@@ -98,7 +99,7 @@ class Chat:
         self.how = tuned(pair, asked, keep, rounding=True)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
         given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, keep,
-                           **self.sampling)
+                           TURNS if asked.measure else FEW, **self.sampling)
         method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)

@@ -20,6 +20,7 @@ from nanospec.speculate import speculate
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees
+TURNS = 10                      # in which calls' costs are measured
 Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
@@ -54,18 +55,20 @@ def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
 
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               given: dict, most: int = GAMMA, keep: Keep | None = None, **sampling) -> dict:
+               given: dict, most: int = GAMMA, keep: Keep | None = None, turns: int = TURNS,
+               **sampling) -> dict:
     """The options of `method_of` besides gamma: those given, and for drafters of these names what
     is missing.
 
     The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a
-    drafter asks for them, of calls on up to `most` draft tokens. keep: where earlier measurements
-    may be used.
+    drafter asks for them, of calls on up to `most` draft tokens, in so many turns. keep: where
+    earlier measurements may be used.
     """
     keep = keep or (lambda what, find, **about: find())
 
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
-        found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), **sampling)
+        found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), turns,
+                              **sampling)
         return found.c, [*found.v.items()]
 
     @cache
