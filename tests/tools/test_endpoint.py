@@ -14,10 +14,11 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.proof.judge import sequential as looking
 from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.endpoint import Endpoint
 from nanospec.proof.judge.other_programs import Recomputed
 from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.proof.judge.verdict import judge
+from nanospec.proof.judge.witnesses import against_logprobs, against_plain
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 

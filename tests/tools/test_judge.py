@@ -124,10 +124,16 @@ def test_where_a_sampler_goes_wrong():
 
 
 def test_what_is_compared_with(monkeypatch):
-    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18."""
-    monkeypatch.setattr(judge_file, "target_distribution", lambda target, ids, new: "exact")
+    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18. top-k counts, and so does
+    temperature 0: of one vocabulary of 300 there are 90,000 texts of two tokens, and four, and one.
+    """
+    monkeypatch.setattr(judge_file, "truth_walked", lambda target, ids, new, **settings: "exact")
     for size, truth in (17, "exact"), (18, None):
         assert judge_file._truth(TableModel(size, 1), [1], 3, 2, 9, 0, {}) == (truth, 3)
+    for settings, truth in ({}, None), ({"top_k": 70}, "exact"), ({"top_k": 71}, None), ({"temperature": 0}, "exact"):
+        assert judge_file._truth(TableModel(300, 1), [1], 2, 2, 9, 0, settings) == (truth, 2)
+    assert judge_file.outcomes(32_000, 2, top_k=2) == 4 and judge_file.outcomes(10 ** 5, 2, top_k=501) == math.inf
+    assert judge_file.outcomes(32_000, 10 ** 9) > judge_file.MOST_OUTCOMES              # without a number of a billion digits
     judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
     with pytest.raises(RequestError, match="seed"):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
@@ -137,14 +143,13 @@ def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
     """By a plain loop: below a token stands what the draft favours less, and the uniforms are not the sampler's."""
     drawn, ids, seed, bins = [*product(range(3), repeat=3)] * 2, [1, 0], 7, [0] * 16
     for number, tokens in enumerate(drawn):
-        dice = Dice([10 ** 9 + seed + number])
-        dice.refill(3)
+        u = np.random.default_rng([63, seed, number]).random(3)
         for place, token in enumerate(tokens):
             text = [*ids, *tokens[:place]]
             p, q = (Sampling(.7)(model(torch.tensor([text]))[0, -1:])[0] for model in (TABLE, DRAFT))
             order = sorted(range(3), key=lambda token: q[token] - p[token])
             below = sum(p[other] for other in order[:order.index(token)])
-            bins[min(15, int(16 * (below + dice.u[0, place] * p[token])))] += 1     # of tokens that p forbids, too
+            bins[min(15, int(16 * (below + u[place] * p[token])))] += 1     # of tokens that p forbids, too
     found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
     assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
     assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
