@@ -5,12 +5,12 @@ A sampler can be walked if all of its chance goes through the dice that it is gi
 chance of its own besides betrays itself: on the same path it does not write the same tokens again.
 """
 
-import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import torch
 
 from nanospec.dice import Dice
@@ -66,14 +66,14 @@ class Descending(WalkingDice):
     """
 
     def __init__(self, seed: int):
-        self.chance, self.paths = random.Random(seed), 1
+        self.chance, self.paths = np.random.default_rng(seed), 1
         super().__init__()
 
     def _choose(self, weights: list[float]) -> int:
         super()._choose(weights)
         possible = self.choices[-1][0]
         self.paths *= len(possible)
-        return self.chance.choice(possible)
+        return possible[self.chance.integers(len(possible))]
 
 
 def too_long(sampler: Sampler, seconds: float) -> bool:

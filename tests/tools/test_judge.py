@@ -133,7 +133,7 @@ def test_what_is_compared_with(monkeypatch):
     for settings, truth in ({}, None), ({"top_k": 70}, "exact"), ({"top_k": 71}, None), ({"temperature": 0}, "exact"):
         assert judge_file._truth(TableModel(300, 1), [1], 2, 2, 9, 0, settings) == (truth, 2)
     assert judge_file.outcomes(32_000, 2, top_k=2) == 4 and judge_file.outcomes(10 ** 5, 2, top_k=501) == math.inf
-    assert judge_file.outcomes(32_000, 10 ** 9) > judge_file.MOST_OUTCOMES              # without a number of a billion digits
+    assert judge_file.outcomes(32_000, 10 ** 9) > judge_file.MOST_OUTCOMES      # without a billion digits
     judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
     with pytest.raises(RequestError, match="seed"):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
@@ -321,6 +321,7 @@ def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkey
     for module in foreign, samplers:
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    monkeypatch.setattr(judge_file, "truth_walked", target_distribution)
     monkeypatch.setattr(judge_file, "announced", lambda words, at_once: said.append(words) or nullcontext())
     task = {"target": GPT4, "draft": GPT_DRAFT4, "ids": [1, 2], "new": 2, "gamma": 3}
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)

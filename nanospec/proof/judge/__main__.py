@@ -132,8 +132,8 @@ def judge_endpoint(options, task: dict, settings: dict) -> Verdict:
         model = load_with_transformers(options.truth)
         verdict = against_model(endpoint, recomputed(model), task["ids"], *run,
                                 special_tokens(model))
-    if endpoint.refused:
-        verdict.why += (f"\nIt was asked without {', '.join(endpoint.refused)}, which it refuses. "
+    if endpoint.declined:
+        verdict.why += (f"\nIt was asked without {', '.join(endpoint.declined)}, which it refuses. "
                         "What it does there is its own.")
     return verdict
 

@@ -6,7 +6,7 @@ this machine is asked directly, whatever proxy the environment names. A redirect
 """
 
 import ipaddress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from io import BufferedReader, RawIOBase
 from time import perf_counter
 from typing import Any
@@ -108,4 +108,6 @@ class Way:
         with reply:
             while part := reply.read(AT_ONCE):
                 answer += part
+            if reply.length:
+                raise IncompleteRead(bytes(answer), reply.length)
         return reply.status, bytes(answer)

@@ -20,7 +20,7 @@ from nanospec.probs import Sampling
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS
 from nanospec.proof.judge.verdict import own_uniforms, uniform
-from nanospec.proof.stats import two_samples
+from nanospec.proof.stats import Fit, pit, two_samples
 
 SAME = 0.01             # two reports of one distribution are no further apart, in total variation
 PRECISION = 0.1         # what low precision may move
@@ -43,6 +43,35 @@ class Place:
     row: list[float]
 
 
+def fit_of(drawn: Sequence[tuple[int, list[Place]]], seed: int) -> Fit:
+    """Of what was drawn, (number, the places of a reply), by the probability integral transform."""
+    return uniform([transform(places, own_uniforms(seed, number, len(places)))
+                    for number, places in drawn])
+
+
+def transform(places: Sequence[Place], u: Tensor) -> Tensor:
+    """The probability integral transform of a reply's tokens (stats.py)."""
+    rows = torch.tensor([place.row for place in places], dtype=torch.float64)
+    # Tokens of one probability are one piece of the line: their order in the reply may depend
+    # on the draw.
+    order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
+    return pit(torch.tensor([place.cell for place in places]), rows, order, u)
+
+
+# How it reports
+
+def of_the_last(endpoint: Endpoint, drawn: Sequence[tuple[int, list[Place]]], seed: int) -> None:
+    """Does it write the drawn token in the place of the last of the likeliest? Then that place
+    depends on the draw, and its tokens fit where it is one of the others.
+    """
+    fewer = [(number, [Place(place.token, place.known[:-1], min(place.cell, len(place.row) - 2),
+                             [*place.row[:-2], sum(place.row[-2:])]) for place in text])
+             for number, text in drawn]
+    if fit_of(fewer, seed).p_value >= FALSE_ALARM:
+        raise endpoint.not_judged("fits what it reports but for the last of the likeliest tokens: "
+                                  "it may write the drawn one there")
+
+
 # What it was asked for
 
 def of_settings(endpoint: Endpoint, drawn: Sequence[tuple[int, list[Place]]], ids: Sequence[int],
@@ -59,8 +88,8 @@ def of_settings(endpoint: Endpoint, drawn: Sequence[tuple[int, list[Place]]], id
                   [both(*pair) for pair in zip(*texts)] for texts in zip(inside, unseen)])]
     for name, kept in causes:
         if explains(drawn, kept):
-            refused = ", ".join(endpoint.refused or ())
-            known = f"it refuses {refused}" if refused else "a generation_config.json may name it"
+            declined = ", ".join(endpoint.declined or ())
+            known = f"it refuses {declined}" if declined else "a generation_config.json may name it"
             raise endpoint.not_judged(
                 f"writes some tokens far too seldom and all others in their right proportions, as "
                 f"with a sampling parameter of its own: {name} ({known})",
@@ -144,11 +173,12 @@ def of_prompt(endpoint: Endpoint, target, ids: Sequence[int], place: dict[int, f
     it reports of the first token: before that it has written nothing, so nothing was speculated.
     """
     counted = endpoint.prompt_tokens
+    instead = "Judge it with the prompt that it reads, as --ids"
     if counted is not None and counted != len(ids):
-        raise endpoint.not_judged(f"counts {counted} tokens in a prompt of {len(ids)}: a token that "
-                                  "begins a text, or a chat template", "Judge it with the prompt "
-                                  "that it reads, as --ids")
-    if apart(place, target, ids, settings) <= SAME:
+        raise endpoint.not_judged(f"counts {counted} tokens in a prompt of {len(ids)}: a token "
+                                  "that begins a text, or a chat template", instead)
+    off = apart(place, target, ids, settings)
+    if off <= SAME:
         return
     begins = sorted({*special, *range(min(target.config.vocab_size, FRONT))})
     for words, read in [*((f"with token {one} in front", [one, *ids]) for one in begins),
@@ -157,11 +187,10 @@ def of_prompt(endpoint: Endpoint, target, ids: Sequence[int], place: dict[int, f
         if read and len(read) < target.config.context and apart(
                 place, target, read, settings) <= SAME:
             raise endpoint.not_judged(f"reads the prompt {words}, by what it reports of its first "
-                                      "token", "Judge it with the prompt that it reads, as --ids")
-    raise endpoint.not_judged(
-        f"reports for its first token what is {apart(place, target, ids, settings):.2g} from the "
-        "folder's distribution: it reads another prompt, or has other weights or another precision, "
-        "or a wrong report")
+                                      "token", instead)
+    raise endpoint.not_judged(f"reports for its first token what is {off:.2g} from the folder's "
+                              "distribution: another prompt, other weights, another precision, or "
+                              "a wrong report")
 
 
 def of_precision(endpoint: Endpoint, target, ids: Sequence[int],
@@ -194,10 +223,10 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
     if None not in counted and counted[0] != counted[1]:
         raise differ(f"count {counted[0]} and {counted[1]} tokens in the prompt: a token that "
                      "begins a text, or a chat template")
-    if endpoint.refused != plain.refused:
+    if endpoint.declined != plain.declined:
         raise differ("do not take the same parameters: one refuses "
-                     f"{', '.join(endpoint.refused or ()) or 'none'}, the other "
-                     f"{', '.join(plain.refused or ()) or 'none'}")
+                     f"{', '.join(endpoint.declined or ()) or 'none'}, the other "
+                     f"{', '.join(plain.declined or ()) or 'none'}")
     for name, value in NARROW.items():
         if takes(endpoint, name, value, seed) != takes(plain, name, value, seed):
             raise differ(f"do not take the same parameters: one ignores {name}, which may have a "

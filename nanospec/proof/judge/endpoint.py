@@ -4,7 +4,7 @@ vLLM and SGLang do.
 A right server fills in what a request leaves out, from its model's generation_config.json or from
 its own defaults. So a request leaves nothing out that changes the distribution: whatever was not
 asked for is turned off in words (OFF). Where a server refuses such a word it is asked without it,
-and `refused` has its name. witnesses.py says what is true of its text.
+and `declined` has its name. witnesses.py says what is true of its text.
 
 Each request has a seed of its own. `ignore_eos` is asked for: a draw that ends the text would not
 be in the reply.
@@ -29,7 +29,7 @@ REFUSES = 400, 422, 500, 501
 # server takes is sent. The names of vLLM, SGLang, llama.cpp and MLX; a server ignores others'.
 OFF: dict[str, tuple] = {
     "ignore_eos": (True,), "n": (1,), "echo": (False,), "stream": (False,),
-    "skip_special_tokens": (False,), "return_tokens_as_token_ids": (True,),
+    "skip_special_tokens": (False,),
     "top_k": (-1, 0), "top_p": (1.0,), "min_p": (0.0,), "typical_p": (1.0,),
     "top_n_sigma": (-1.0,), "xtc_probability": (0.0,), "repetition_penalty": (1.0,),
     "repeat_penalty": (1.0,), "presence_penalty": (0.0,), "frequency_penalty": (0.0,),
@@ -40,7 +40,7 @@ class EndpointError(NanospecError, OSError):
     """A server that does not answer, or not in a way that can be judged."""
 
 
-class Refused(EndpointError):
+class Declined(EndpointError):
     """A server that answers, and does not take the request."""
 
 
@@ -49,7 +49,7 @@ class Endpoint:
     """A server and what is asked of it. prompt: a text, or token ids.
     settings: temperature, top_k, top_p.
     at_once: how many requests are sent before the first is answered.
-    refused: what it was asked without, because it refuses it; None before the first answer.
+    declined: what it was asked without, because it refuses it; None before the first answer.
     prompt_tokens: how many it says that the prompt has, in its last answer.
     says_length: whether every answer so far said how it ended, or how many tokens it has.
     """
@@ -61,7 +61,7 @@ class Endpoint:
     model: str | None = None
     timeout: float = 60.0
     at_once: int = 8
-    refused: list[str] | None = field(default=None, init=False)
+    declined: list[str] | None = field(default=None, init=False)
     prompt_tokens: int | None = field(default=None, init=False)
     says_length: bool = field(default=True, init=False)
 
@@ -88,7 +88,7 @@ class Endpoint:
         before `new` tokens (or the max_tokens in `more`).
         """
         with self.first:                # the first request finds out what is taken
-            if self.refused is None:
+            if self.declined is None:
                 return self._find_out(seed, more)
         return self._ask(self.taken, seed, more)
 
@@ -96,22 +96,22 @@ class Endpoint:
         every = {name: values[0] for name, values in OFF.items() if self._free(name)}
         try:
             choice = self._ask(every, seed, more)
-            self.taken, self.refused = every, []
+            self.taken, self.declined = every, []
             return choice
-        except Refused:
-            choice = self._ask({}, seed, more)          # refused as well: that is the error
-        refused = []
+        except Declined:
+            choice = self._ask({}, seed, more)          # declined as well: that is the error
+        declined = []
         for name in every:
             for value in OFF[name]:
                 try:
                     choice = self._ask(self.taken | {name: value}, seed, more)
                     self.taken[name] = value
                     break
-                except Refused:
+                except Declined:
                     pass
             else:
-                refused.append(name)
-        self.refused = refused
+                declined.append(name)
+        self.declined = declined
         return choice
 
     def _free(self, name: str) -> bool:
@@ -124,7 +124,9 @@ class Endpoint:
         try:
             status, answer = self.way.post(self.where, json.dumps(asked).encode(), self.timeout)
         except BROKEN as error:
-            raise EndpointError(f"{self.where} did not answer in full{self.way.through}: "
+            # Some servers have nothing else to say to a word that they do not know.
+            kind = Declined if isinstance(error, ConnectionResetError) else EndpointError
+            raise kind(f"{self.where} did not answer in full{self.way.through}: "
                                 f"{one_line(getattr(error, 'reason', error))}") from error
         try:
             whole = json.loads(answer)
@@ -132,7 +134,7 @@ class Endpoint:
             if not isinstance(choice["text"], str):
                 raise TypeError("no text")
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
-            kind = Refused if status in REFUSES else EndpointError
+            kind = Declined if status in REFUSES else EndpointError
             raise kind(f"{self.where} answered {status}{self.way.through}, without a completion: "
                        f"{one_line(answer[:2_000].decode(errors='replace'))}") from error
         self._look_at_length(choice, whole.get("usage"), asked["max_tokens"])
@@ -159,7 +161,7 @@ class Endpoint:
 
         EndpointError if the reply does not say that, or has not as many tokens as were asked for.
         """
-        choice = self.complete(seed, logprobs=top)
+        choice = self.complete(seed, logprobs=top, return_tokens_as_token_ids=True)
         try:
             ids = [self._id(name) for name in choice["logprobs"]["tokens"]]
             places = [{self._id(name): math.exp(logprob) for name, logprob in place.items()}

@@ -23,7 +23,7 @@ from nanospec.fast.clock import announced
 from nanospec.probs import Sampling
 from nanospec.proof.foreign import MOST_SECONDS, Sampler, one_sample, truth_walked, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
-from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
+from nanospec.proof.stats import FEWEST, Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import TOLERANCE, Distribution, distance
 from nanospec.proof.zoo.samplers import OF_A_CHAIN, beginnings, named
@@ -96,14 +96,17 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     RequestError for what cannot be judged. While one waits, stderr says what is being done.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
-    if truth is None and draft is not None:
+    if draft is not None:
         check_logits(draft, ids, "draft")
     size = None if isinstance(target, Mapping) else target.config.vocab_size
+    # Outcomes are counted where enough samples are expected of each; or else tokens are.
+    counted = truth is not None and (size is None or size ** min(new, 64) <= MOST_OUTCOMES
+                                     or len(truth) * FEWEST <= samples)
 
     def fit_of(drawn: list[tuple]) -> Fit:
         if any(len(tokens) != new or _outside(tokens, size) for tokens in drawn):
             return Fit(0.0, 0, 0.0, len(drawn))
-        if truth is None:
+        if truth is None or not counted:
             return transformed(drawn, target, draft, ids, seed, **settings)
         return goodness_of_fit(Counter(drawn), truth)
 
@@ -118,15 +121,18 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             why = (f"it returned {one_line(_outside(tokens, size)[0])}, which is no token of the "
                    "target's vocabulary")
             return Verdict(True, why, 0.0, len(drawn), 0.0)
+    order = "p_target" if draft is None else "q_draft - p_target"
+    unit = "total variation" if counted else f"of the tokens moved, in the order of {order}"
     if truth is None:
-        order = "p_target" if draft is None else "q_draft - p_target"
-        return verdict_of(fit, bar, "token by token, its samples fit",
-                          unit=f"of the tokens moved, in the order of {order}")
+        return verdict_of(fit, bar, "token by token, its samples fit", unit=unit)
     with announced("walking every path", at_once=False):
         exact = walked(sampler, seconds)
     if (exact is not None and distance(exact, truth)[1] > tolerance
             and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM):
         exact = None                # with real dice it does something else than what was walked
+    if exact is None and not counted:
+        return verdict_of(fit, bar, "token by token, its samples fit (it could not be walked: it "
+                          "has too many paths, or chance of its own)", unit=unit)
     if exact is None:
         verdict = verdict_of(fit, bar, "its samples fit the target's distribution (it could not be "
                              "walked: it has too many paths, or chance of its own)")
@@ -134,7 +140,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             verdict.why += "\n" + _where(drawn, truth)
     else:
         verdict = verdict_of(fit, bar, "every path walked, its distribution is the target's, and "
-                             "its samples fit it")
+                             "its samples fit it", unit=unit)
         if verdict.wrong:
             verdict.why += (", although its walked distribution does: is chance used twice, or a "
                             "state kept between runs?")

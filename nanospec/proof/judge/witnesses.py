@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
 from nanospec.errors import RequestError
 from nanospec.probs import Sampling
@@ -26,14 +25,11 @@ from nanospec.proof.judge import doubts
 from nanospec.proof.judge.doubts import Place
 from nanospec.proof.judge.endpoint import Endpoint
 from nanospec.proof.judge.sequential import LOOKS, drawn_by, sequential
-from nanospec.proof.judge.verdict import (SETTINGS, Verdict, check_task, judge, own_uniforms,
-                                          uniform, verdict_of)
-from nanospec.proof.stats import Fit, pit, two_samples
+from nanospec.proof.judge.verdict import (SETTINGS, Verdict, check_task, judge, verdict_of)
+from nanospec.proof.stats import Fit, two_samples
 
 # Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
 TOP = 5
-# Of these so many are looked at: some servers write the drawn token in the place of the last one.
-KNOWN = TOP - 1
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
 BELOW = 128             # tokens of a model's distribution that are looked at where doubts arise
 
@@ -72,11 +68,8 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
     def draw(i: int) -> tuple[int, list[Place]]:
         return i, reported(endpoint, seed + i)
 
-    def fit_of(drawn: list[tuple[int, list[Place]]]) -> Fit:
-        return uniform([transform(places, own_uniforms(seed, i, len(places)))
-                        for i, places in drawn])
-
-    drawn, fit, bar = sequential(draw, samples, fit_of, at_once=endpoint.at_once)
+    drawn, fit, bar = sequential(draw, samples, lambda drawn: doubts.fit_of(drawn, seed),
+                                 at_once=endpoint.at_once)
     verdict = verdict_of(fit, bar, "its tokens fit the logprobs that it reports",
                          "its tokens do not fit the logprobs that it reports",
                          "of the tokens moved, in the order of the logprobs")
@@ -84,6 +77,7 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
         prompt = () if isinstance(endpoint.prompt, str) else endpoint.prompt
         # A look may have stopped it before: another cause must explain all samples.
         drawn += drawn_by(draw, range(len(drawn), samples), endpoint.at_once)
+        doubts.of_the_last(endpoint, drawn, seed)
         doubts.of_settings(endpoint, drawn, prompt)
     return verdict
 
@@ -116,17 +110,8 @@ def against_model(endpoint: Endpoint, target, ids: Sequence[int], samples: int, 
     return verdict
 
 
-def transform(places: Sequence[Place], u: Tensor) -> Tensor:
-    """The probability integral transform of a reply's tokens (stats.py)."""
-    rows = torch.tensor([place.row for place in places], dtype=torch.float64)
-    # Tokens of one probability are one piece of the line: their order in the reply may depend
-    # on the draw.
-    order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
-    return pit(torch.tensor([place.cell for place in places]), rows, order, u)
-
-
 def reported(endpoint: Endpoint, seed: int) -> list[Place]:
-    """What a reply says of each of its tokens: the KNOWN likeliest ones, and all others together.
+    """What a reply says of each of its tokens: the TOP likeliest ones, and all others together.
     EndpointError if it does not.
     """
     places = []
@@ -138,12 +123,12 @@ def reported(endpoint: Endpoint, seed: int) -> list[Place]:
         if len(place) > TOP or not total <= 1 + ROUNDING or lacking:
             raise endpoint.not_judged(f"reports {len(place)} of {TOP} probabilities, which add up "
                                       f"to {total:.3g}")
-        places.append(place_of(token, place, KNOWN))
+        places.append(place_of(token, place, TOP))
     return places
 
 
 def place_of(token: int, probabilities: dict[int, float], known: int) -> Place:
-    best = sorted(probabilities, key=lambda one: -probabilities[one])[:known]
+    best = sorted(probabilities, key=lambda one: (-probabilities[one], one))[:known]
     row = [probabilities[one] for one in best] + [0.0] * (known - len(best))
     return Place(token, best, best.index(token) if token in best else known,
                  [*row, max(0.0, 1 - sum(row))])
