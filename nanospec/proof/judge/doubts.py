@@ -2,161 +2,64 @@
 
 A right server may read another prompt (a token that begins a text, a chat template), have other
 weights or another precision, or sample with a parameter that it was not asked for and does not let
-go of. Each function here looks for one of these causes, and raises an EndpointError that names it.
-Where it finds none it returns, and the accusation stands.
+go of (defaults.py). Each function here looks for one of these causes, and raises an EndpointError
+that names it. Where it finds none it returns, and the accusation stands.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from copy import copy
 
 import torch
-from torch import Tensor
 
 from nanospec.errors import one_line
 from nanospec.probs import Sampling
+from nanospec.proof.judge.defaults import of_settings
 from nanospec.proof.judge.endpoint import Endpoint, EndpointError
-from nanospec.proof.judge.sequential import FALSE_ALARM, MISS
-from nanospec.proof.judge.verdict import own_uniforms, uniform
-from nanospec.proof.stats import Fit, pit, two_samples
+from nanospec.proof.judge.places import TOP, Drawn, Place, fit_of, reported
+from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, drawn_by
+from nanospec.proof.stats import two_samples
 
+CONTROL = 300           # replies of each of two servers that are compared with its own logprobs
 SAME = 0.01             # two reports of one distribution are no further apart, in total variation
 PRECISION = 0.1         # what low precision may move
 GREEDY = 16             # tokens that two servers must write alike at temperature 0
 TRIES = 24              # seeds with which a parameter is tried
 FRONT = 64              # tokens, besides the special ones, that may stand in front of the prompt
 # Each leaves only the likeliest token, where the server takes it.
-NARROW = {"top_k": 1, "top_p": 1e-6, "min_p": 1.0}
+NARROW = {"temperature": 0, "top_k": 1, "top_p": 1e-6, "min_p": 1.0}
+# Each changes the text at temperature 0, where the server takes it.
+STRONG = ("repetition_penalty", "repeat_penalty", "presence_penalty", "frequency_penalty")
 
 
-@dataclass
-class Place:
-    """A token that a server wrote: which of the known ones it is, or len(row) - 1; and their
-    probabilities, the greatest first, the last of all others together.
+def of_words(endpoint: Endpoint, seed: int) -> None:
+    """Does it take the settings that it was asked for?"""
+    for name, value in endpoint.settings.items():
+        if value is not None and name in NARROW and not takes(endpoint, name, seed):
+            raise endpoint.not_judged(f"takes no {name}: its first token varies where {name} "
+                                      f"{NARROW[name]:g} leaves a single one")
+
+
+def of_the_last(endpoint: Endpoint, drawn: Drawn, seed: int) -> None:
+    """Does the last of the likeliest depend on the draw? It may be the drawn token, or one of
+    several with one probability. Then its tokens fit where it, and what ties with it, is one of the
+    others.
     """
-
-    token: int
-    known: list[int]
-    cell: int
-    row: list[float]
-
-
-def fit_of(drawn: Sequence[tuple[int, list[Place]]], seed: int) -> Fit:
-    """Of what was drawn, (number, the places of a reply), by the probability integral transform."""
-    return uniform([transform(places, own_uniforms(seed, number, len(places)))
-                    for number, places in drawn])
-
-
-def transform(places: Sequence[Place], u: Tensor) -> Tensor:
-    """The probability integral transform of a reply's tokens (stats.py)."""
-    rows = torch.tensor([place.row for place in places], dtype=torch.float64)
-    # Tokens of one probability are one piece of the line: their order in the reply may depend
-    # on the draw.
-    order = torch.cat([rows[:, :-1], torch.full((len(rows), 1), -1.0)], 1)
-    return pit(torch.tensor([place.cell for place in places]), rows, order, u)
-
-
-# How it reports
-
-def of_the_last(endpoint: Endpoint, drawn: Sequence[tuple[int, list[Place]]], seed: int) -> None:
-    """Does it write the drawn token in the place of the last of the likeliest? Then that place
-    depends on the draw, and its tokens fit where it is one of the others.
-    """
-    fewer = [(number, [Place(place.token, place.known[:-1], min(place.cell, len(place.row) - 2),
-                             [*place.row[:-2], sum(place.row[-2:])]) for place in text])
-             for number, text in drawn]
+    fewer = [(number, [above_the_last(place) for place in text]) for number, text in drawn]
     if fit_of(fewer, seed).p_value >= FALSE_ALARM:
         raise endpoint.not_judged("fits what it reports but for the last of the likeliest tokens: "
                                   "it may write the drawn one there")
 
 
-# What it was asked for
+def above_the_last(place: Place) -> Place:
+    """It, and what ties with it, becomes one of the others."""
+    last = len(place.row) - 1
+    known = sum(part > place.row[-2] for part in place.row[:-1])
+    return Place(place.token, place.known[:known], place.cell if place.cell < known else last,
+                 [*place.row[:known], *[0.0] * (last - known), sum(place.row[known:])])
 
-def of_settings(endpoint: Endpoint, drawn: Sequence[tuple[int, list[Place]]], ids: Sequence[int],
-                special: Sequence[int] = ()) -> None:
-    """Is it a sampling parameter of the server's own? drawn: (number, the places of a reply).
-
-    Such a parameter takes some tokens away, and leaves the others in their proportions. So: of the
-    tokens that it leaves, do the drawn ones fit, and does it write the others far too seldom?
-    """
-    inside, unseen, others = cut(drawn), seen(drawn, ids), without(drawn, special)
-    causes = [("top_k, top_p or min_p", inside), ("a penalty on what the text has", unseen),
-              ("no end of text", others),
-              ("a penalty, with top_k, top_p or min_p", [
-                  [both(*pair) for pair in zip(*texts)] for texts in zip(inside, unseen)])]
-    for name, kept in causes:
-        if explains(drawn, kept):
-            declined = ", ".join(endpoint.declined or ())
-            known = f"it refuses {declined}" if declined else "a generation_config.json may name it"
-            raise endpoint.not_judged(
-                f"writes some tokens far too seldom and all others in their right proportions, as "
-                f"with a sampling parameter of its own: {name} ({known})",
-                "Start it without such defaults (vLLM: --generation-config vllm)")
-
-
-def both(one: list[bool], other: list[bool]) -> list[bool]:
-    return [a and b for a, b in zip(one, other)]
-
-
-def cut(drawn: Sequence[tuple[int, list[Place]]]) -> list[list[list[bool]]]:
-    """What the narrowest top_k, top_p and min_p keep that keep all that was drawn. The tokens that
-    are not known one by one are kept out: a part of them may be cut off.
-    """
-    places = [place for _, text in drawn for place in text]
-    known = [place for place in places if place.cell < len(place.row) - 1]
-    rank = len(places[0].row) if len(known) < len(places) else max(
-        place.cell for place in known) + 1
-    before = max((sum(place.row[:place.cell]) for place in places), default=0.0) + 1e-9
-    least = min((place.row[place.cell] / place.row[0] for place in known), default=0.0) - 1e-9
-    return [[[i < min(rank, len(place.row) - 1) and sum(place.row[:i]) <= before
-              and part >= least * place.row[0] for i, part in enumerate(place.row)]
-             for place in text] for _, text in drawn]
-
-
-def seen(drawn: Sequence[tuple[int, list[Place]]], ids: Sequence[int]) -> list[list[list[bool]]]:
-    """Known tokens that neither the prompt nor the text before has."""
-    kept = []
-    for _, text in drawn:
-        had, of_text = {*ids}, []
-        for place in text:
-            of_text.append([i < len(place.known) and place.known[i] not in had
-                            for i in range(len(place.row))])
-            had.add(place.token)
-        kept.append(of_text)
-    return kept
-
-
-def without(drawn: Sequence[tuple[int, list[Place]]], gone: Sequence[int]
-            ) -> list[list[list[bool]]]:
-    return [[[i < len(place.known) and place.known[i] not in gone for i in range(len(place.row))]
-             for place in text] for _, text in drawn]
-
-
-def explains(drawn: Sequence[tuple[int, list[Place]]], kept: list[list[list[bool]]]) -> bool:
-    """Do the drawn tokens that are kept fit, each row divided by what it keeps; and are there fewer
-    of the others than chance has in one of 1 / FALSE_ALARM cases?
-    """
-    values, expected, found = [], 0.0, 0
-    for (number, text), of_text in zip(drawn, kept):
-        u = own_uniforms(number, 0, len(text)).tolist()
-        for place, keeps, uniform_number in zip(text, of_text, u):
-            row = [part * keep for part, keep in zip(place.row, keeps)]
-            total = sum(row)
-            expected += 1 - total
-            if keeps[place.cell] and total > 0:
-                tied = sum(part for part in row if part == row[place.cell])
-                below = sum(part for part in row if part < row[place.cell])
-                values.append((below + uniform_number * tied) / total)
-            else:
-                found += 1
-    seldom = torch.special.gammaincc(*map(_double, (found + 1, max(expected, 1e-9)))).item()
-    return (len(values) > 0 and seldom < FALSE_ALARM
-            and uniform([torch.tensor(values, dtype=torch.float64)]).p_value >= FALSE_ALARM)
-
-
-# What it reads
 
 def of_vocabulary(endpoint: Endpoint, tokens: Iterable[int], size: int) -> None:
     """Has the model in the folder all tokens that it names?"""
@@ -214,10 +117,8 @@ def apart(place: dict[int, float], target, ids: Sequence[int], settings: dict) -
                for own in (logits.softmax(-1).tolist(), Sampling(**settings)(logits).tolist()))
 
 
-# Two servers
-
-def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]], seed: int,
-           top: int) -> None:
+def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]], seed: int
+           ) -> None:
     """Were two servers asked the same, and do both say all that they wrote?"""
     counted = endpoint.prompt_tokens, plain.prompt_tokens
     if None not in counted and counted[0] != counted[1]:
@@ -227,10 +128,11 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
         raise differ("do not take the same parameters: one refuses "
                      f"{', '.join(endpoint.declined or ()) or 'none'}, the other "
                      f"{', '.join(plain.declined or ()) or 'none'}")
-    for name, value in NARROW.items():
-        if takes(endpoint, name, value, seed) != takes(plain, name, value, seed):
-            raise differ(f"do not take the same parameters: one ignores {name}, which may have a "
-                         "default there")
+    for names, known in (NARROW, takes), (STRONG, changes):
+        for name in names:
+            if known(endpoint, name, seed) != known(plain, name, seed):
+                raise differ(f"do not take the same parameters: one ignores {name}, which may have "
+                             "a default there")
     texts = list(zip(*pairs))
     stripped = two_samples(*(Counter(text.strip() for text in one) for one in texts))
     if stripped.p_value >= MISS and stripped.samples:
@@ -243,7 +145,7 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
     if not (endpoint.says_length and plain.says_length) and shortest[0] != shortest[1]:
         raise differ("do not say how many tokens they wrote, and the shortest texts are not of one "
                      "length: one may stop at an end of text")
-    first = [report(one, seed, top) for one in (endpoint, plain)]
+    first = [report(one, seed) for one in (endpoint, plain)]
     if first[0] and first[1]:
         off = sum(abs(first[0].get(name, 0) - first[1].get(name, 0))
                   for name in first[0].keys() & first[1].keys()) / 2
@@ -253,6 +155,21 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
     elif None in counted and greedy(endpoint, seed) != greedy(plain, seed):
         raise differ("write different texts at temperature 0, too, and do not say what they read: "
                      "another prompt, other weights, or a penalty")
+    for server in endpoint, plain:
+        of_itself(server, seed)
+
+
+def of_itself(server: Endpoint, seed: int) -> None:
+    """Has it a sampling parameter of its own, by the logprobs that it reports at temperature 1? If
+    it reports none that can be read, that is not known.
+    """
+    free = copy(server)
+    free.settings, free.declined = {}, None
+    try:
+        drawn = drawn_by(lambda i: (i, reported(free, seed + i)), range(CONTROL), server.at_once)
+    except EndpointError:
+        return
+    of_settings(free, drawn, () if isinstance(server.prompt, str) else server.prompt)
 
 
 def differ(why: str) -> EndpointError:
@@ -264,30 +181,41 @@ def begins(text: str, prompt: str) -> bool:
     return any(text.startswith(prompt[-n:]) for n in range(1, min(len(prompt), 40) + 1))
 
 
-def takes(server: Endpoint, name: str, value: float, seed: int) -> bool:
+def takes(server: Endpoint, name: str, seed: int) -> bool:
     """Whether the first token is always one where this parameter leaves a single token. (It comes
     from the prompt, so no draft token is in its place.)
     """
     with suppress(EndpointError):
-        asked = {"max_tokens": 1, name: value}
-        first = server.complete(seed, **asked)["text"]
-        return all(server.complete(seed + i, **asked)["text"] == first for i in range(1, TRIES))
+        asked = {"max_tokens": 1, name: NARROW[name]}
+        if not isinstance(server.prompt, str):
+            asked |= {"logprobs": 1, "return_tokens_as_token_ids": True}
+        first = words(server.complete(seed, **asked))
+        return all(words(server.complete(seed + i, **asked)) == first for i in range(1, TRIES))
     return False
 
 
-def report(server: Endpoint, seed: int, top: int) -> dict[str, float] | None:
+def words(choice: dict) -> str:
+    logprobs = choice.get("logprobs")
+    return f"{choice['text']}{logprobs.get('tokens') if isinstance(logprobs, dict) else ''}"
+
+
+def changes(server: Endpoint, name: str, seed: int) -> bool:
+    """Whether this penalty changes its text at temperature 0, so that it takes it."""
+    with suppress(EndpointError):
+        return greedy(server, seed) != greedy(server, seed, **{name: 2.0})
+    return False
+
+
+def report(server: Endpoint, seed: int) -> dict[str, float] | None:
     """What it reports of its first token, by the names that it gives; None if it does not."""
     with suppress(EndpointError, KeyError, IndexError, TypeError, ValueError, AttributeError,
                   OverflowError):
-        choice = server.complete(seed, logprobs=top)
+        choice = server.complete(seed, logprobs=TOP, return_tokens_as_token_ids=True)
         place = choice["logprobs"]["top_logprobs"][0]
         return {name: math.exp(logprob) for name, logprob in place.items()}
     return None
 
 
-def greedy(server: Endpoint, seed: int) -> str:
-    return server.complete(seed, temperature=0, max_tokens=max(server.new, GREEDY))["text"]
-
-
-def _double(x: float) -> Tensor:
-    return torch.tensor(x, dtype=torch.float64)
+def greedy(server: Endpoint, seed: int, **more) -> str:
+    asked = {"temperature": 0, "max_tokens": max(server.new, GREEDY), **more}
+    return server.complete(seed, **asked)["text"]

@@ -17,22 +17,15 @@ share is judged, too. Before a server is called wrong, doubts.py looks for anoth
 from collections import Counter
 from collections.abc import Sequence
 
-import torch
 
 from nanospec.errors import RequestError
-from nanospec.probs import Sampling
 from nanospec.proof.judge import doubts
-from nanospec.proof.judge.doubts import Place
+from nanospec.proof.judge.defaults import of_settings
 from nanospec.proof.judge.endpoint import Endpoint
+from nanospec.proof.judge.places import TOP, Place, fit_of, places_of, reported
 from nanospec.proof.judge.sequential import LOOKS, drawn_by, sequential
 from nanospec.proof.judge.verdict import (SETTINGS, Verdict, check_task, judge, verdict_of)
 from nanospec.proof.stats import Fit, two_samples
-
-# Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
-TOP = 5
-ROUNDING = 1e-2         # what reported probabilities may add up to above 1
-BELOW = 128             # tokens of a model's distribution that are looked at where doubts arise
-
 
 def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) -> Verdict:
     """Do two servers, of which one speculates, write texts of one distribution? EndpointError where
@@ -50,7 +43,7 @@ def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) 
     verdict = verdict_of(fit, bar, "the texts of both servers fit one distribution",
                          "the texts of the two servers are not of one distribution")
     if verdict.wrong:
-        doubts.of_two(endpoint, plain, pairs, seed, TOP)
+        doubts.of_two(endpoint, plain, pairs, seed)
     verdict.samples = 2 * len(pairs)
     return verdict
 
@@ -68,7 +61,7 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
     def draw(i: int) -> tuple[int, list[Place]]:
         return i, reported(endpoint, seed + i)
 
-    drawn, fit, bar = sequential(draw, samples, lambda drawn: doubts.fit_of(drawn, seed),
+    drawn, fit, bar = sequential(draw, samples, lambda drawn: fit_of(drawn, seed),
                                  at_once=endpoint.at_once)
     verdict = verdict_of(fit, bar, "its tokens fit the logprobs that it reports",
                          "its tokens do not fit the logprobs that it reports",
@@ -78,7 +71,7 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
         # A look may have stopped it before: another cause must explain all samples.
         drawn += drawn_by(draw, range(len(drawn), samples), endpoint.at_once)
         doubts.of_the_last(endpoint, drawn, seed)
-        doubts.of_settings(endpoint, drawn, prompt)
+        of_settings(endpoint, drawn, prompt)
     return verdict
 
 
@@ -100,45 +93,12 @@ def against_model(endpoint: Endpoint, target, ids: Sequence[int], samples: int, 
                     new=endpoint.new, samples=samples, seed=seed, looks=LOOKS,
                     at_once=endpoint.at_once, **settings)
     if verdict.wrong:
+        doubts.of_words(endpoint, seed)
         doubts.of_prompt(endpoint, target, ids, replies[seed][1][0], settings, special)
         left = [number for number in range(seed, seed + samples) if number not in replies]
         drawn_by(ask, left, endpoint.at_once)
         places = [(number, places_of(target, ids, tokens, settings))
                   for number, (tokens, _) in replies.items()]
-        doubts.of_settings(endpoint, places, ids, special)
+        of_settings(endpoint, places, ids)
         doubts.of_precision(endpoint, target, ids, [*replies.values()], settings)
     return verdict
-
-
-def reported(endpoint: Endpoint, seed: int) -> list[Place]:
-    """What a reply says of each of its tokens: the TOP likeliest ones, and all others together.
-    EndpointError if it does not.
-    """
-    places = []
-    for token, place in zip(*endpoint.named(seed, TOP)):
-        if len(place) > TOP:                    # the drawn token was added to the most likely ones
-            place.pop(token, None)
-        total = sum(place.values())
-        lacking = len(place) < TOP and total < 1 - ROUNDING
-        if len(place) > TOP or not total <= 1 + ROUNDING or lacking:
-            raise endpoint.not_judged(f"reports {len(place)} of {TOP} probabilities, which add up "
-                                      f"to {total:.3g}")
-        places.append(place_of(token, place, TOP))
-    return places
-
-
-def place_of(token: int, probabilities: dict[int, float], known: int) -> Place:
-    best = sorted(probabilities, key=lambda one: (-probabilities[one], one))[:known]
-    row = [probabilities[one] for one in best] + [0.0] * (known - len(best))
-    return Place(token, best, best.index(token) if token in best else known,
-                 [*row, max(0.0, 1 - sum(row))])
-
-
-@torch.inference_mode()
-def places_of(target, ids: Sequence[int], tokens: Sequence[int], settings: dict) -> list[Place]:
-    """What the model says of each of these tokens after `ids`: the BELOW likeliest, and others."""
-    text = torch.tensor([[*ids, *tokens]], device=target.device)
-    rows = Sampling(**settings)(target(text)[0, len(ids) - 1:-1]).double()
-    best = rows.topk(min(BELOW, rows.shape[-1]))
-    return [place_of(token, dict(zip(at, row)), len(at))
-            for token, at, row in zip(tokens, best.indices.tolist(), best.values.tolist())]
