@@ -8,7 +8,6 @@ import json
 import math
 import random
 from itertools import product
-from types import SimpleNamespace
 
 from nanospec.errors import NanospecError
 from nanospec.proof.judge.endpoint import Endpoint
@@ -19,7 +18,7 @@ V, END, BOS = 8, 7, 6
 MODEL, DRAFT = TableModel(V, 1, zeros=0), TableModel(V, 2, zeros=0)
 PROMPT = [3, 1, 4]
 for model in MODEL, DRAFT:
-    model.logits *= 2
+    model.logits *= 2.5
 NAMES = ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty")
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
            "presence_penalty": 0.0}
@@ -100,8 +99,7 @@ class Made:
     """A server of this configuration. answer(body) -> (status, what it says)."""
 
     def __init__(self, **config):
-        self.is_ = USUAL | config
-        self.noise = random.Random(5)
+        self.is_, self.known = USUAL | config, {}
 
     def answer(self, body):
         its = self.is_
@@ -112,12 +110,10 @@ class Made:
         prompt = body["prompt"] if isinstance(body["prompt"], list) else [ord(one) % 5 for one in body["prompt"]]
         context, tokens, tops = [*its["reads"](prompt)], [], []
         read = len(context)
-        seed = 3 if its["speculates"] == "one seed for all" else body["seed"]
+        seed = 0 if its["speculates"] == "one seed for all" else body["seed"]
         dice, before, ended = random.Random(seed), None, "length"
         for place in range(min(body["max_tokens"], its["most"]) - its["echo"]):
-            row = self.blurred(row_of(MODEL, context))
-            left = [*row[:END], 1e-30] if its["ends"] == "never ends" else row
-            p = processed(left, asked, context, prompt)
+            row, p = self.rows(context, asked, prompt)
             if its["speculates"] == "temperature of 2":
                 tokens.append(drawn(dice, processed(row, asked | {"temperature": 2 * asked["temperature"]}, context,
                                                     prompt)))
@@ -147,11 +143,18 @@ class Made:
         counts = {"prompt_tokens": read + its["counts"] - 1, "completion_tokens": len(tokens)}
         return {"choices": [choice | {"finish_reason": ended}], "usage": counts}
 
-    def blurred(self, row):
-        """The same for a context at any time, as weights of another precision have it."""
-        noise, self.noise = self.is_["noise"], random.Random(repr(row[0]))
-        weights = [part * math.exp(self.noise.gauss(0, noise)) for part in row]
-        return [weight / sum(weights) for weight in weights]
+    def rows(self, context, asked, prompt):
+        """The model's probabilities, and those that are drawn from. Noise is the same for a context at any time."""
+        key = (*context, *asked.values())
+        if key not in self.known:
+            row = row_of(MODEL, context)
+            if self.is_["noise"]:
+                noise = random.Random(repr(row))
+                row = [part * math.exp(noise.gauss(0, self.is_["noise"])) for part in row]
+                row = [part / sum(row) for part in row]
+            left = [*row[:END], 1e-30] if self.is_["ends"] == "never ends" else row
+            self.known[key] = row, processed(left, asked, context, prompt)
+        return self.known[key]
 
     def name(self, token):
         return f"token_id:{token}" if self.is_["names"] == "ids" else "xy"[token % 2]
@@ -195,11 +198,11 @@ def endpoint(config, settings, prompt, new):
     return server
 
 
-def told(config, witness, settings=None, samples=300, new=2, seed=0, plain=None, prompt=None):
+def told(config, witness, settings=None, samples=None, new=2, seed=0, plain=None, prompt=None):
     """(outcome, the sentence): "right", "WRONG", "few" or "not judged". plain: of the other server, None for the same
     configuration without speculation.
     """
-    prompt, settings = prompt or PROMPT, settings or {}
+    prompt, settings, samples = prompt or PROMPT, settings or {}, samples or SAMPLES[witness]
     server = endpoint(config, settings, prompt, new)
     try:
         if witness == "plain":
@@ -214,9 +217,8 @@ def told(config, witness, settings=None, samples=300, new=2, seed=0, plain=None,
     return "WRONG" if verdict.wrong else "right" if verdict.decided else "few", verdict.why
 
 
-WITNESSES = ("plain", "truth", "logprobs")
-NOT_ID = {"plain": {"names": "texts"}}
-MLX = {"lowest": 0}
+SAMPLES = {"plain": 400, "truth": 300, "logprobs": 150}
+WITNESSES = (*SAMPLES,)
 # What makes a right server look wrong: by the words of the table in docs/JUDGE.md.
 KINDS = {
     "nothing": {},
@@ -276,6 +278,3 @@ def configurations(count):
         prompt = [chance.randrange(5) for _ in range(chance.randint(2, 5))]
         made.append((kind, config, witness, settings, chance.choice([None, {}]), prompt))
     return made
-
-
-NO_CONFIG = SimpleNamespace(config=None)

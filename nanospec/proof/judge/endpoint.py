@@ -77,6 +77,7 @@ class Endpoint:
                                f"{self.at_once}")
         self.where = self.url.rstrip("/").removesuffix("/v1") + "/v1/completions"
         self.taken: dict[str, Any] = {}
+        self.failed: EndpointError | None = None
         self.first = Lock()
         try:
             self.way = Way(self.where)
@@ -87,9 +88,15 @@ class Endpoint:
         """The reply's first choice. EndpointError, of one line, if there is none, or if it ended
         before `new` tokens (or the max_tokens in `more`).
         """
-        with self.first:                # the first request finds out what is taken
+        with self.first:                # the first request finds out what is taken, and the others wait
+            if self.failed:             # but not for as long, one after the other
+                raise self.failed
             if self.declined is None:
-                return self._find_out(seed, more)
+                try:
+                    return self._find_out(seed, more)
+                except EndpointError as error:
+                    self.failed = error
+                    raise
         return self._ask(self.taken, seed, more)
 
     def _find_out(self, seed: int, more: dict) -> dict:
