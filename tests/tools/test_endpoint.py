@@ -271,7 +271,7 @@ def logprobs(change):
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": "x"}] * 3}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": math.nan}] * 3}), "add up to nan"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 999.0}] * 3}), "no logprobs"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "reports 6"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "for the last"),
     (logprobs(lambda said: {**said, "tokens": ["token_id:x"] * 3}), "no logprobs")],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_a_broken_reply_is_one_line(serve, answer, said, capsys):

@@ -80,6 +80,13 @@ def test_the_table_of_the_page():
                      for kind, config in KINDS.items()}
 
 
+@pytest.mark.slow
+def test_the_example_of_the_page_is_right_every_path_walked(capsys):
+    code, = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.S)
+    exec(code, {})
+    assert "every path walked, its distribution is the target's" in capsys.readouterr().out
+
+
 # What is asked
 
 def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
@@ -248,7 +255,8 @@ def test_what_a_server_answers_is_bounded(lines, said, capsys, monkeypatch):
 @pytest.mark.parametrize("token", ["token_id:8", "token_id:-1", f"token_id:{10 ** 30}"])
 @pytest.mark.parametrize("new", [1, 3])
 def test_a_token_that_the_model_does_not_have_is_a_sentence(token, new, capsys, monkeypatch, tmp_path, serve):
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers", lambda _: SimpleNamespace(config=None))
+    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers",
+                        lambda folder: SimpleNamespace(config=None))
     monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(MODEL, 8))
     made = Made()
     made.name = lambda one: token
@@ -291,8 +299,8 @@ def test_a_server_that_draws_as_we_do_shares_no_uniforms_with_the_judge():
 
 
 def test_what_a_parameter_of_its_own_leaves():
-    """By hand: tokens 0, 1 and 2 are known, of .5, .3 and .1; the rest is .1. 0 and 1 come in their proportions, 2 never:
-    a min_p. Of as many samples without a gap nothing is explained.
+    """By hand: tokens 0, 1 and 2 are known, of .5, .3 and .1; the rest is .1. 0 and 1 come in their proportions, 2 never,
+    as with a min_p. Of as many samples without a gap nothing is explained.
     """
     place = [defaults.Place(token, [0, 1, 2], token, [.5, .3, .1, .1]) for token in (0, 1, 2, 3)]
     cut = [(i, [place[0 if i % 8 < 5 else 1]]) for i in range(160)]

@@ -88,8 +88,8 @@ class Endpoint:
         """The reply's first choice. EndpointError, of one line, if there is none, or if it ended
         before `new` tokens (or the max_tokens in `more`).
         """
-        with self.first:                # the first request finds out what is taken, and the others wait
-            if self.failed:             # but not for as long, one after the other
+        with self.first:                # the first request finds out what is taken; the others wait
+            if self.failed:             # but do not fail one after the other
                 raise self.failed
             if self.declined is None:
                 try:
