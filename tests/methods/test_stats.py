@@ -184,7 +184,7 @@ def test_the_outcome_that_is_most_off():
 
 
 def test_a_settled_p_value_counts_the_found_one_too(monkeypatch):
-    """Of 9 right samples 2 are as strange as what was found, 10, or stranger: (2 + 1) / (9 + 1). With none it is 1 / 10.
+    """Of 9 right samples 2 are as strange as what was found, 10, or stranger: (2 + 1) / (9 + 1). With none it is .1.
     """
     fit = Fit(0.01, 1, 0.0, 20, cells=((10.0, 20), (10.0, 10)))             # its statistic is 10
     for drawn, p_value in ([10.0, 11.0, *range(7)], .3), ([*range(9)], .1), ([20.0] * 9, 1.0):

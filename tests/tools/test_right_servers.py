@@ -299,8 +299,8 @@ def test_a_server_that_draws_as_we_do_shares_no_uniforms_with_the_judge():
 
 
 def test_what_a_parameter_of_its_own_leaves():
-    """By hand: tokens 0, 1 and 2 are known, of .5, .3 and .1; the rest is .1. 0 and 1 come in their proportions, 2 never,
-    as with a min_p. Of as many samples without a gap nothing is explained.
+    """By hand: tokens 0, 1 and 2 are known, of .5, .3 and .1; the rest is .1. Tokens 0 and 1 come in their proportions,
+    and 2 never, as with a min_p. Of as many samples without a gap nothing is explained.
     """
     place = [defaults.Place(token, [0, 1, 2], token, [.5, .3, .1, .1]) for token in (0, 1, 2, 3)]
     cut = [(i, [place[0 if i % 8 < 5 else 1]]) for i in range(160)]

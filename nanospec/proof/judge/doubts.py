@@ -129,11 +129,10 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
         raise differ("do not take the same parameters: one refuses "
                      f"{', '.join(endpoint.declined or ()) or 'none'}, the other "
                      f"{', '.join(plain.declined or ()) or 'none'}")
-    for names, known in (NARROW, takes), (STRONG, changes):
-        for name in names:
-            if known(endpoint, name, seed) != known(plain, name, seed):
-                raise differ(f"do not take the same parameters: one ignores {name}, which may have "
-                             "a default there")
+    for name in NARROW:
+        if takes(endpoint, name, seed) != takes(plain, name, seed):
+            raise differ(f"do not take the same parameters: one ignores {name}, which may have a "
+                         "default there")
     texts = list(zip(*pairs))
     stripped = two_samples(*(Counter(text.strip() for text in one) for one in texts))
     if stripped.p_value >= MISS and stripped.samples:
@@ -158,6 +157,10 @@ def of_two(endpoint: Endpoint, plain: Endpoint, pairs: Sequence[tuple[str, str]]
                      "another prompt, other weights, or a penalty")
     for server in endpoint, plain:
         of_itself(server, seed)
+    for name in STRONG:
+        if changes(endpoint, name, seed) != changes(plain, name, seed):
+            raise differ(f"do not take the same parameters: at temperature 0 {name} changes the "
+                         "text of one alone, and the other may have a default there")
 
 
 def of_itself(server: Endpoint, seed: int) -> None:

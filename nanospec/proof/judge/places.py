@@ -21,8 +21,9 @@ BELOW = 128             # tokens of a model's distribution that are looked at wh
 
 @dataclass
 class Place:
-    """A token that a server wrote. known: the likeliest ones; row: their probabilities, the greatest
-    first, then zeros, and at the end that of all others together; cell: the token's place in row.
+    """A token that a server wrote. known: the likeliest ones. row: their probabilities, the
+    greatest first, then zeros, and at the end that of all others together. cell: the token's place
+    in row.
     """
 
     token: int
