@@ -1,10 +1,9 @@
 """Speculative decoding: a small draft model proposes gamma tokens, the target verifies them in one
 call, and the text is distributed exactly as if the target had written it alone.
 
-Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318,
-Algorithm 2). `verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts
-and without a branch, `speculate` repeats it. Other drafters and rules are in methods/ and go
-through the same round. Numbers in comments: the five steps of Leviathan's Algorithm 1.
+Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1, whose five steps the comments count);
+Chen et al. 2023 (arXiv 2302.01318, Algorithm 2). idea.py has a round in plain lines. `ModelDrafter`
+drafts, `verify` decides, `one_round` does both for B texts, without a branch, `speculate` repeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

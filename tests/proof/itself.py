@@ -21,9 +21,10 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.proof.foreign import walked
-from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
+from nanospec.proof.judge.endpoint import BY_ID, Endpoint
 from nanospec.proof.judge.sequential import LOOKS
 from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.proof.judge.witnesses import TOP, against_logprobs, against_plain
 from nanospec.proof.tables import DRAFT, TABLE, TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug

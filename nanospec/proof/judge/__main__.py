@@ -24,13 +24,13 @@ from pkgutil import resolve_name
 import torch
 
 from nanospec.cli.launch import Parser, command
-from nanospec.errors import NanospecError, RequestError
-from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
+from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.proof.judge.endpoint import Endpoint
 from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers, model_of,
-                                                 of_transformers, recomputed)
-from nanospec.proof.judge.sequential import LOOKS
+                                                 of_transformers, recomputed, special_tokens)
 from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
+from nanospec.proof.judge.witnesses import against_logprobs, against_model, against_plain
 
 
 def parser() -> Parser:
@@ -76,7 +76,7 @@ def parser() -> Parser:
     kind.add_argument("--at-once", type=int, default=8, metavar="N",
                       help="requests at the same time; default: 8")
     kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
-                      help="of a request; default: 60")
+                      help="of a request, from its first byte to its last; default: 60")
 
     kind = kinds.add_parser("function", parents=[common, drafted],
                             help="sampler(dice) -> tokens")
@@ -121,16 +121,21 @@ def judge_endpoint(options, task: dict, settings: dict) -> Verdict:
         raise RequestError("a prompt is --prompt or --ids, not both")
     prompt = task["ids"] if options.prompt is None else options.prompt
     asked = prompt, options.new, settings, options.model, options.timeout, options.at_once
-    endpoint = Endpoint(options.url, *asked)
+    endpoint, run = Endpoint(options.url, *asked), (options.samples, options.seed)
     if options.plain is not None:
-        plain = Endpoint(options.plain, *asked)
-        return against_plain(endpoint, plain, options.samples, options.seed)
-    if not options.truth:
-        return against_logprobs(endpoint, options.samples, options.seed)
-    if options.prompt is not None:
+        verdict = against_plain(endpoint, Endpoint(options.plain, *asked), *run)
+    elif not options.truth:
+        verdict = against_logprobs(endpoint, *run)
+    elif options.prompt is not None:
         raise RequestError("--truth reads token ids: give the prompt as --ids")
-    return judge(endpoint.ids, recomputed(load_with_transformers(options.truth)), looks=LOOKS,
-                 at_once=options.at_once, **task, **settings)
+    else:
+        model = load_with_transformers(options.truth)
+        verdict = against_model(endpoint, recomputed(model), task["ids"], *run,
+                                special_tokens(model))
+    if endpoint.declined:
+        verdict.why += (f"\nIt was asked without {', '.join(endpoint.declined)}, which it refuses. "
+                        "What it does there is its own.")
+    return verdict
 
 
 def judge_function(options, task: dict, settings: dict) -> Verdict:
@@ -143,7 +148,8 @@ def judge_function(options, task: dict, settings: dict) -> Verdict:
                      seconds=SECONDS, **task, **settings)
     except NanospecError:
         raise
-    except Exception as error:          # what others wrote may do anything, also when imported
+    # What others wrote may do anything, also when imported: end the program, too.
+    except (Exception, SystemExit) as error:
         raise RequestError(f"{options.sampler!r} cannot be judged: "
                            f"{error_in_a_line(error)}") from error
 
@@ -164,7 +170,7 @@ def report(verdict: Verdict, argv: Sequence[str], options) -> str:
     if verdict.most_off is not None:
         outcome, expected, found = verdict.most_off
         name = (f"part {outcome + 1} of {BINS} ({verdict.unit})" if isinstance(outcome, int)
-                else f"{outcome!r}")
+                else one_line(repr(outcome)))
         lines.append(f"  most off     {name}: expected {expected:.4g}, found {found:.4g}")
     return "\n".join(lines)
 

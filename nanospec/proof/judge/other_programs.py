@@ -44,7 +44,7 @@ class Recomputed(TableModel):
                              kv_heads=1, hidden=1)
         self.logits_of, self.device, self.dtype = logits_of, torch.device(device), torch.float64
         self.rows: dict[tuple, int] = {}
-        self.logits = torch.empty(0, vocab_size, dtype=self.dtype)
+        self.logits = torch.empty(1, vocab_size, dtype=self.dtype)
 
     @torch.inference_mode()
     def __call__(self, tokens: Tensor, cache: Cache | None = None, *more, **options):
@@ -55,11 +55,14 @@ class Recomputed(TableModel):
 
     def _hash(self, context: list[int]) -> int:
         """The row of the table: written when it is first asked for."""
-        if tuple(context) not in self.rows:
-            self.rows[tuple(context)] = len(self.rows)
-            logits = self(torch.tensor([context], device=self.device))
-            self.logits = torch.cat([self.logits, logits[0, -1:].cpu()])
-        return self.rows[tuple(context)]
+        row = self.rows.get(tuple(context))
+        if row is None:
+            row, logits = len(self.rows), self(torch.tensor([context], device=self.device))[0, -1]
+            if row == len(self.logits):             # twice as large: each is copied once on average
+                self.logits = torch.cat([self.logits, torch.empty_like(self.logits)])
+            self.logits[row] = logits.cpu()
+            self.rows[tuple(context)] = row
+        return row
 
 
 # transformers
@@ -147,6 +150,16 @@ def load_with_transformers(folder: Path):
         return kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
     except Exception as error:          # each architecture has its own
         raise PairError(f"transformers cannot read {folder}: {one_line(error)}") from error
+
+
+def special_tokens(model) -> list[int]:
+    """Those that begin or end a text, or fill it up, as its config and generation_config name them.
+    """
+    named = [getattr(config, f"{name}_token_id", None)
+             for config in (model.config, getattr(model, "generation_config", None))
+             for name in ("bos", "eos", "pad")]
+    return sorted({token for one in named for token in (one if isinstance(one, list) else [one])
+                   if isinstance(token, int)})
 
 
 def recomputed(model) -> Recomputed:

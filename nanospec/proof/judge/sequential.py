@@ -17,7 +17,7 @@ So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom 
 variation, and not .083.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -48,13 +48,19 @@ def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]
     Returns what was drawn, the fit of all of it, and the p-value below which it is wrong.
     """
     drawn: list[T] = []
-    with ThreadPoolExecutor(at_once) as pool:
-        each = map if at_once == 1 else pool.map
-        for size, bar in looks_at(samples, looks):
-            with announced(f"drawing samples {len(drawn) + 1:,} to {size:,} of at most "
-                           f"{samples:,}", at_once=False):
-                drawn += each(draw, range(len(drawn), size))
-            fit = settled(fit_of(drawn), bar)
-            if fit.p_value < bar:
-                break
+    for size, bar in looks_at(samples, looks):
+        with announced(f"drawing samples {len(drawn) + 1:,} to {size:,} of at most {samples:,}",
+                       at_once=False):
+            drawn += drawn_by(draw, range(len(drawn), size), at_once)
+        fit = settled(fit_of(drawn), bar)
+        if fit.p_value < bar:
+            break
     return drawn, fit, bar
+
+
+def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int) -> list[T]:
+    """draw of each number, in this order; from `at_once` threads, or from the caller's own."""
+    if at_once == 1:
+        return [draw(number) for number in numbers]
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(draw, numbers))

@@ -8,27 +8,30 @@ distribution is then known, and no luck is in the verdict. And it is run with re
 that also sees chance used twice, and does for samplers that bring their own.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import SEEDS, RequestError, check_gamma, check_request
+from nanospec.errors import RequestError, check_gamma, check_request, one_line
 from nanospec.fast.clock import announced
 from nanospec.probs import Sampling
-from nanospec.proof.foreign import MOST_SECONDS, Sampler, tokens_from, walked
+from nanospec.proof.foreign import MOST_SECONDS, Sampler, one_sample, truth_walked, walked
 from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
-from nanospec.proof.stats import Fit, Off, goodness_of_fit, pit
+from nanospec.proof.stats import FEWEST, Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
-from nanospec.proof.walk import TOLERANCE, Distribution, distance, target_distribution
+from nanospec.proof.walk import TOLERANCE, Distribution, distance
 from nanospec.proof.zoo.samplers import OF_A_CHAIN, beginnings, named
 
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
 NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known
-ANOTHER_SEED = 10 ** 9  # the transform's own uniforms must not be those that the sampler drew with
+MOST_NUMBERS = 5 * 10 ** 7      # in the model's answers on the way to an exact distribution
+OWN = 63                # of the transform's uniforms, which no sampler must have drawn with
 BINS = 16               # of the probability integral transform
 SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
 
@@ -93,30 +96,43 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     RequestError for what cannot be judged. While one waits, stderr says what is being done.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
+    if draft is not None:
+        check_logits(draft, ids, "draft")
+    size = None if isinstance(target, Mapping) else target.config.vocab_size
+    # Outcomes are counted where enough samples are expected of each; or else tokens are.
+    counted = truth is not None and (size is None or size ** min(new, 64) <= MOST_OUTCOMES
+                                     or len(truth) * FEWEST <= samples)
 
     def fit_of(drawn: list[tuple]) -> Fit:
-        if any(len(tokens) != new for tokens in drawn):
+        if any(len(tokens) != new or _outside(tokens, size) for tokens in drawn):
             return Fit(0.0, 0, 0.0, len(drawn))
-        if truth is None:
+        if truth is None or not counted:
             return transformed(drawn, target, draft, ids, seed, **settings)
         return goodness_of_fit(Counter(drawn), truth)
 
-    drawn, fit, bar = sequential(lambda i: tokens_from(sampler(Dice([seed + i]))), samples, fit_of,
+    drawn, fit, bar = sequential(lambda i: one_sample(sampler, Dice([seed + i])), samples, fit_of,
                                  looks, at_once)
     for tokens in drawn:
         if len(tokens) != new:
             prompt = ": the prompt in front of them?" * (tokens[:-new] == tuple(ids))
             why = f"it returned {len(tokens)} tokens where {new} were asked for{prompt}"
             return Verdict(True, why, 0.0, len(drawn), 0.0)
+        if _outside(tokens, size):
+            why = (f"it returned {one_line(_outside(tokens, size)[0])}, which is no token of the "
+                   "target's vocabulary")
+            return Verdict(True, why, 0.0, len(drawn), 0.0)
+    order = "p_target" if draft is None else "q_draft - p_target"
+    unit = "total variation" if counted else f"of the tokens moved, in the order of {order}"
     if truth is None:
-        order = "p_target" if draft is None else "q_draft - p_target"
-        return verdict_of(fit, bar, "token by token, its samples fit",
-                          unit=f"of the tokens moved, in the order of {order}")
+        return verdict_of(fit, bar, "token by token, its samples fit", unit=unit)
     with announced("walking every path", at_once=False):
         exact = walked(sampler, seconds)
     if (exact is not None and distance(exact, truth)[1] > tolerance
             and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM):
         exact = None                # with real dice it does something else than what was walked
+    if exact is None and not counted:
+        return verdict_of(fit, bar, "token by token, its samples fit (it could not be walked: it "
+                          "has too many paths, or chance of its own)", unit=unit)
     if exact is None:
         verdict = verdict_of(fit, bar, "its samples fit the target's distribution (it could not be "
                              "walked: it has too many paths, or chance of its own)")
@@ -124,7 +140,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             verdict.why += "\n" + _where(drawn, truth)
     else:
         verdict = verdict_of(fit, bar, "every path walked, its distribution is the target's, and "
-                             "its samples fit it")
+                             "its samples fit it", unit=unit)
         if verdict.wrong:
             verdict.why += (", although its walked distribution does: is chance used twice, or a "
                             "state kept between runs?")
@@ -168,8 +184,37 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
                                "are of a model")
         return dict(target), lengths.pop()
     check_request(target, ids, new, **SETTINGS | settings, seed=seed)
-    few = target.config.vocab_size ** new <= MOST_OUTCOMES
-    return target_distribution(target, ids, new, **settings) if few else None, new
+    check_logits(target, ids, "target")
+    few = outcomes(target.config.vocab_size, new, **settings) <= MOST_OUTCOMES
+    return truth_walked(target, ids, new, **settings) if few else None, new
+
+
+def outcomes(vocab_size: int, new: int, temperature: float = 1.0, top_k: int | None = None,
+             top_p: float | None = None) -> float:
+    """How many texts of `new` tokens there can be; infinity where the way to their distribution
+    has more than MOST_NUMBERS numbers. Example: 4, of 2 tokens with top_k 2, in any vocabulary.
+    """
+    each = 1 if temperature == 0 else min(vocab_size, top_k or vocab_size)
+    count = each ** min(new, 64)
+    return count if count // each * vocab_size <= MOST_NUMBERS else math.inf
+
+
+@torch.inference_mode()
+def check_logits(model, ids: Sequence[int], what: str) -> None:
+    """RequestError where a model's answer to `ids` is probabilities: rows from 0 to 1 that add up
+    to 1 are no logits. (The logarithms of probabilities are.)
+    """
+    rows = model(torch.tensor([[*ids]], device=model.device))[0]
+    if (rows.shape[-1] > 1 and bool(((rows >= 0) & (rows <= 1)).all())
+            and bool(((rows.double().sum(-1) - 1).abs() < 1e-3).all())):
+        raise RequestError(f"the {what} returns probabilities, rows from 0 to 1 that add up to 1: "
+                           "logits are asked for, so let it return their logarithm")
+
+
+def _outside(tokens: tuple, size: int | None) -> list:
+    """Those that are no tokens of a vocabulary of this size; none if it is not known."""
+    return [] if size is None else [token for token in tokens
+                                    if token not in range(size)]
 
 
 def verdict_of(fit: Fit, bar: float, right: str,
@@ -223,10 +268,16 @@ def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int
         text = torch.tensor([[*ids, *tokens]], device=target.device)
         p_target = sampling(target(text)[0, len(ids) - 1:-1])
         score = p_target if draft is None else sampling(draft(text)[0, len(ids) - 1:-1]) - p_target
-        dice = Dice([(ANOTHER_SEED + seed + number) % SEEDS], target.device)
-        dice.refill(len(tokens))
-        values.append(pit(text[0, len(ids):], p_target, score, dice.u[0]))
+        u = own_uniforms(seed, number, len(tokens)).to(target.device)
+        values.append(pit(text[0, len(ids):], p_target, score, u))
     return uniform(values)
+
+
+def own_uniforms(seed: int, number: int, count: int) -> Tensor:
+    """(count,) uniforms for sample `number`. They come from another generator than torch's, so
+    that whoever draws with torch and the sample's own seed, as servers do, has others.
+    """
+    return torch.from_numpy(np.random.default_rng([OWN, seed, number]).random(count))
 
 
 def uniform(values: list[Tensor]) -> Fit:
