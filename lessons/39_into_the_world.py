@@ -22,7 +22,7 @@ import figures
 from kit import table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import names
 from nanospec.generate import generate
 from nanospec.speculate import speculate

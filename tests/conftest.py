@@ -61,9 +61,9 @@ def no_time_passes(request, monkeypatch):
     a test would go another way. A test of these winds the clock itself. What the core's tests import has none.
     """
     if request.path.parent.name != "core":
-        monkeypatch.setattr("nanospec.fast.clock.STILL", threading.TIMEOUT_MAX)
-        for module in "foreign", "zoo.samplers":
-            monkeypatch.setattr(f"nanospec.proof.{module}.perf_counter", lambda: 0.0)
+        monkeypatch.setattr("nanospec.fast.announce.STILL", threading.TIMEOUT_MAX)
+        for module in "sampler", "known_bugs":
+            monkeypatch.setattr(f"nanospec.judge.{module}.perf_counter", lambda: 0.0)
 
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.

@@ -13,7 +13,7 @@ from nanospec.dice import Dice
 from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, CONTROLS
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
+from nanospec.judge.known_bugs import AS_IT_SHIPS, sampler_with
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
 MANY = 500              # samples from one sampler: code that draws this many is slow, not in an endless loop

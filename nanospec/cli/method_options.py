@@ -7,7 +7,7 @@ from typing import Any
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import DRAFTED, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise

@@ -17,7 +17,8 @@ from nanospec.cli.bench.command import main as bench
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts
-from nanospec.files.export import export, main
+from nanospec.cli.export import main
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer

@@ -10,8 +10,8 @@ import random
 from itertools import product
 
 from nanospec.errors import NanospecError
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.witnesses import against_logprobs, against_model, against_plain
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.witnesses import against_logprobs, against_model, against_plain
 from nanospec.proof.tables import TableModel
 
 V, END, BOS = 8, 7, 6

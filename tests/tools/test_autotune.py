@@ -7,7 +7,8 @@ import torch
 
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
-from nanospec.fast.clock import announced, draft_seconds, round_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.fast.fbgemm import has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
@@ -127,7 +128,7 @@ def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
             pass
         return set(said.splitlines())
 
-    monkeypatch.setattr("nanospec.fast.clock.STILL", 0.001)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 0.001)
     monkeypatch.setattr("nanospec.fast.clock.perf_counter", lambda: 0.0)
     with announced("working", at_once=False):
         with announced("still working"):

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.proof.judge import sequential as looking
-from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.other_programs import Recomputed
-from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
-from nanospec.proof.judge.verdict import judge
-from nanospec.proof.judge.witnesses import against_logprobs, against_plain
+from nanospec.judge import sequential as looking
+from nanospec.cli.judge import main
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.other_programs import Recomputed
+from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
+from nanospec.judge.verdict import judge
+from nanospec.judge.witnesses import against_logprobs, against_plain
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 
@@ -137,8 +137,8 @@ def test_two_servers_are_compared(serve, capsys):
 
 def test_a_server_is_compared_with_its_model(serve, capsys, monkeypatch, tmp_path):
     """By the ids of its tokens; here the model is the table that the server draws from."""
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers", lambda folder: NO_CONFIG)
-    monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers", lambda folder: NO_CONFIG)
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: Recomputed(
         lambda ids: torch.tensor(P)[ids].log(), 8))
     assert run(serve(), "--truth", str(tmp_path), "--new", "1") == 0
     assert "fit the target's distribution" in capsys.readouterr().out

@@ -22,7 +22,7 @@ from nanospec.dice import Dice
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge.endpoint import EndpointError
+from nanospec.judge.endpoint import EndpointError
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import engines, vllm_here

@@ -17,15 +17,15 @@ from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
-from nanospec.proof import foreign
-from nanospec.proof.foreign import tokens_from, walked
-from nanospec.proof.judge import verdict as judge_file
-from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.judge import sampler as foreign
+from nanospec.judge.sampler import tokens_from, walked
+from nanospec.judge import verdict as judge_file
+from nanospec.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.stats import goodness_of_fit, smallest_visible
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
+from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import itself
 from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE

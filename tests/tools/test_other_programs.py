@@ -9,14 +9,14 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.probs import residual
-from nanospec.proof.foreign import walked
-from nanospec.proof.judge import verdict as judge_file
-from nanospec.proof.judge.__main__ import main, parser
-from nanospec.proof.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
-from nanospec.proof.judge.verdict import judge
+from nanospec.judge.sampler import walked
+from nanospec.judge import verdict as judge_file
+from nanospec.cli.judge import main, parser
+from nanospec.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
+from nanospec.judge.verdict import judge
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.proof.zoo import samplers
-from nanospec.proof.zoo.samplers import OF_A_CHAIN
+from nanospec.judge.known_bugs import OF_A_CHAIN
 
 COOL = {"temperature": 0.7, "top_k": 2}
 FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarped")

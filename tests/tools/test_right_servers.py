@@ -16,12 +16,12 @@ import pytest
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.proof import stats
-from nanospec.proof.judge import bounded, defaults
-from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.bounded import on_this_machine
-from nanospec.proof.judge.endpoint import OFF, Endpoint
-from nanospec.proof.judge.other_programs import Recomputed, special_tokens
-from nanospec.proof.judge.witnesses import against_logprobs
+from nanospec.judge import bounded, defaults
+from nanospec.cli.judge import main
+from nanospec.judge.bounded import on_this_machine
+from nanospec.judge.endpoint import OFF, Endpoint
+from nanospec.judge.other_programs import Recomputed, special_tokens
+from nanospec.judge.witnesses import against_logprobs
 from tests.tools.right_servers import (BUGS, KINDS, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made, configurations,
                                        endpoint, told)
 
@@ -158,9 +158,9 @@ def run(server, *more, samples=150):
 
 def test_a_server_with_defaults_by_the_command(serve, capsys, monkeypatch, tmp_path):
     """Of a generation_config.json, and a folder that has them too; a wrong one is still wrong."""
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers",
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers",
                         lambda folder: SimpleNamespace(config=SimpleNamespace(eos_token_id=[7, 5], bos_token_id=6)))
-    monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: MODEL)
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: MODEL)
     filled = {"defaults": {"top_p": 0.8, "top_k": 3}}
     assert run(serve(Made(**filled))) == 0
     assert run(serve(Made(**filled)), "--truth", str(tmp_path), samples=300) == 0
@@ -255,9 +255,9 @@ def test_what_a_server_answers_is_bounded(lines, said, capsys, monkeypatch):
 @pytest.mark.parametrize("token", ["token_id:8", "token_id:-1", f"token_id:{10 ** 30}"])
 @pytest.mark.parametrize("new", [1, 3])
 def test_a_token_that_the_model_does_not_have_is_a_sentence(token, new, capsys, monkeypatch, tmp_path, serve):
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers",
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers",
                         lambda folder: SimpleNamespace(config=None))
-    monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(MODEL, 8))
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: Recomputed(MODEL, 8))
     made = Made()
     made.name = lambda one: token
     assert run(serve(made), "--truth", str(tmp_path), "--new", str(new)) == 2

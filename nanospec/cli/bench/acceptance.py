@@ -24,7 +24,7 @@ from nanospec.cli.quantities import CallCosts
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.sources import source_of

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 from nanospec.cli.quantities import BUSY, CallCosts, best_of_each, numbers_of, per_second
 from nanospec.errors import SEEDS
 from nanospec.fast.autotune import Setup, weights_of
-from nanospec.fast.clock import announced, draft_seconds, step_seconds, timed
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT

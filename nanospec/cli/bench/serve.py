@@ -22,7 +22,8 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_request
 from nanospec.fast.autotune import autotune
-from nanospec.fast.clock import announced, median_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, method_of

@@ -21,7 +21,7 @@ from nanospec.dice import Dice
 from nanospec.errors import PairError, RequestError, one_line
 from nanospec.files.extra import extra
 from nanospec.model import Config
-from nanospec.proof.foreign import Sampler
+from nanospec.judge.sampler import Sampler
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice
 

@@ -1,33 +1,16 @@
 """A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or
-OUT/eagle3.
-
-    nanospec export OUT                         # the pair that ships
-    nanospec export OUT --weights FOLDER        # one that train_tiny.py wrote
-    nanospec export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
-
-FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is
-written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
-how to go on.
+OUT/eagle3. Weights are written in bfloat16, as they are kept here.
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from nanospec.cli.launch import Parser, command
 from nanospec.errors import PairError, one_line
-from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.paths import path_of
-from nanospec.files.speculators import ENGINES, save_eagle3
+from nanospec.files.speculators import save_eagle3
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.methods.draft_models.eagle3 import Eagle3
@@ -68,25 +51,3 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
             save_tokenizer(pair.tokenizer, folder)
             save_folder(model, folder, pair.tokenizer.end_of_text)
     return [*models]
-
-
-@command("export")
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="nanospec export", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
-    parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
-                        help="default: the pair that ships")
-    parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt",
-                        help="default: %(default)s")
-    parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
-                        help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
-                        "default: %(default)s")
-    asked = parser.parse_args(argv)
-    pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
-    name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
-    written = export(pair, asked.out, name, asked.engine)
-    print(f"{' and '.join(map(str, written))} written")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 
 
 from nanospec.errors import RequestError
-from nanospec.proof.judge import doubts
-from nanospec.proof.judge.defaults import of_settings
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.places import TOP, Place, fit_of, places_of, reported
-from nanospec.proof.judge.sequential import LOOKS, drawn_by, sequential
-from nanospec.proof.judge.verdict import (SETTINGS, Verdict, check_task, judge, verdict_of)
+from nanospec.judge import doubts
+from nanospec.judge.defaults import of_settings
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.places import TOP, Place, fit_of, places_of, reported
+from nanospec.judge.sequential import LOOKS, drawn_by, sequential
+from nanospec.judge.verdict import (SETTINGS, Verdict, check_task, judge, verdict_of)
 from nanospec.proof.stats import Fit, two_samples
 
 def against_plain(endpoint: Endpoint, plain: Endpoint, samples: int, seed: int) -> Verdict:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.places import Drawn, Place
-from nanospec.proof.judge.sequential import FALSE_ALARM
-from nanospec.proof.judge.verdict import own_uniforms, uniform
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.places import Drawn, Place
+from nanospec.judge.sequential import FALSE_ALARM
+from nanospec.judge.verdict import own_uniforms, uniform
 
 OFTEN = 10.0    # a token that is expected so often and never comes has been taken away
 FEW = 2         # so many of these tokens at most are ends of text

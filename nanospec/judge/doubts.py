@@ -16,10 +16,10 @@ import torch
 
 from nanospec.errors import one_line
 from nanospec.probs import Sampling
-from nanospec.proof.judge.defaults import of_settings
-from nanospec.proof.judge.endpoint import Endpoint, EndpointError
-from nanospec.proof.judge.places import TOP, Drawn, Place, fit_of, reported
-from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, drawn_by
+from nanospec.judge.defaults import of_settings
+from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.places import TOP, Drawn, Place, fit_of, reported
+from nanospec.judge.sequential import FALSE_ALARM, MISS, drawn_by
 from nanospec.proof.stats import two_samples
 
 CONTROL = 300           # replies of each of two servers that are compared with its own logprobs

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_gamma, check_request, one_line
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.probs import Sampling
-from nanospec.proof.foreign import MOST_SECONDS, Sampler, one_sample, truth_walked, walked
-from nanospec.proof.judge.sequential import FALSE_ALARM, MISS, sequential
+from nanospec.judge.sampler import MOST_SECONDS, Sampler, one_sample, truth_walked, walked
+from nanospec.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import FEWEST, Fit, Off, goodness_of_fit, pit
 from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import TOLERANCE, Distribution, distance
-from nanospec.proof.zoo.samplers import OF_A_CHAIN, beginnings, named
+from nanospec.judge.known_bugs import OF_A_CHAIN, beginnings, named
 
 MOST_OUTCOMES = 5_000   # of an exact distribution; beyond that tokens are judged one by one
 NO_VERDICT = 0.5        # where what is further off than this can be missed, nothing is known

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
-from nanospec.proof.foreign import Sampler, walked
+from nanospec.judge.sampler import Sampler, walked
 from nanospec.proof.walk import Distribution
 from nanospec.proof.zoo.chain import BUGS
 from nanospec.proof.zoo.plant import FALLS, Bug, exchanged, exchanges

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nanospec.probs import Sampling
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.verdict import own_uniforms, uniform
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.verdict import own_uniforms, uniform
 from nanospec.proof.stats import Fit, pit
 
 # Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.

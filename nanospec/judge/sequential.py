@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.proof.stats import Fit, settled
 
 FALSE_ALARM, MISS = 0.001, 0.01

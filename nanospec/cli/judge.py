@@ -10,10 +10,6 @@ How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m
 and engines
 """
 
-if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
-    from nanospec.cli.launch import quiet
-    quiet()
-
 import shlex
 import sys
 from collections.abc import Sequence
@@ -25,12 +21,12 @@ import torch
 
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.proof.judge.endpoint import Endpoint
-from nanospec.proof.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers, model_of,
                                                  of_transformers, recomputed, special_tokens)
-from nanospec.proof.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
-from nanospec.proof.judge.witnesses import against_logprobs, against_model, against_plain
+from nanospec.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
+from nanospec.judge.witnesses import against_logprobs, against_model, against_plain
 
 
 def parser() -> Parser:
@@ -174,6 +170,3 @@ def report(verdict: Verdict, argv: Sequence[str], options) -> str:
         lines.append(f"  most off     {name}: expected {expected:.4g}, found {found:.4g}")
     return "\n".join(lines)
 
-
-if __name__ == "__main__":
-    sys.exit(main())
