@@ -24,7 +24,7 @@ from nanospec.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.stats import goodness_of_fit, smallest_visible
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.zoo import samplers
+from nanospec.judge import known_bugs as samplers
 from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import itself

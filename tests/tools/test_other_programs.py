@@ -15,7 +15,7 @@ from nanospec.cli.judge import main, parser
 from nanospec.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
 from nanospec.judge.verdict import judge
 from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.zoo import samplers
+from nanospec.judge import known_bugs as samplers
 from nanospec.judge.known_bugs import OF_A_CHAIN
 
 COOL = {"temperature": 0.7, "top_k": 2}
