@@ -50,6 +50,8 @@ def write(way: str, temperature: float, show=lambda text: None) -> tuple[list[in
     return tokens_of(rounds), len(rounds), perf_counter() - began
 
 
+console.print("[green]accepted[/]  [red strike]rejected[/]  [yellow underline]in its place[/]",
+              " [bold blue]bonus[/]")
 texts, watched = [], []
 for way in pairs:
     console.print(f"\n[bold]{way}[/]\n[dim]{PROMPT}[/]", end="")
