@@ -112,7 +112,7 @@ def check_seed(seed: int) -> int:
     check_numbers(Integral, seed=seed)
     if not 0 <= seed < SEEDS:
         raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {one_line(seed)}")
-    return seed
+    return int(seed)
 
 
 def check_gamma(gamma: int, what: str) -> int:

@@ -112,7 +112,11 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to be printed, plotted, timed or tested."""
+    """What one round did to one text: to be printed, plotted, timed or tested.
+
+    Its tensors were made in torch's inference mode. Whoever learns from them, or writes into them,
+    clones them first: done.p_target.clone().
+    """
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first

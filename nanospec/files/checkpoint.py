@@ -156,7 +156,8 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
             if type(number) is int and number > largest:
                 raise PairError(f"{path} is no draft model of ours: its weights are not those of "
                                 f"{size} = {number}")
-        model = LEARNED[name](**sizes).attach(target)
+        with torch.device("cpu"):
+            model = LEARNED[name](**sizes).attach(target)
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
@@ -245,8 +246,9 @@ def tables_between(draft: FolderTokenizer, target: FolderTokenizer, vocab_size: 
     same = draft.vocab.items() & target.vocab.items()
     if len(same) < min(len(draft.vocab), len(target.vocab)):
         return tables_of(draft, target, vocab_size)
-    ids = torch.tensor(sorted(i for _, i in same))
-    return Tables(ids, ids, torch.full((vocab_size,), draft.end_of_text).index_copy(0, ids, ids))
+    ids = torch.tensor(sorted(i for _, i in same), device="cpu")
+    read_as = torch.full((vocab_size,), draft.end_of_text, device="cpu")
+    return Tables(ids, ids, read_as.index_copy(0, ids, ids))
 
 
 def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:

@@ -55,8 +55,15 @@ def to_ids(texts: list[str], tokenizer: AnyTokenizer) -> torch.Tensor:
     """All texts as one row of ids (N,), end of text before each and after the last."""
     ids = [tokenizer.end_of_text]
     for text in texts:
-        ids += tokenizer.encode(text) + [tokenizer.end_of_text]
-    return torch.tensor(ids)
+        ids += opening(tokenizer) + tokenizer.encode(text) + [tokenizer.end_of_text]
+    return torch.tensor(ids, device="cpu")
+
+
+def opening(tokenizer: AnyTokenizer) -> list[int]:
+    """What a model wants to read before everything, also before a piece of a text. An end of text
+    is no such token, for a piece does not follow one.
+    """
+    return [] if tokenizer.begin == [tokenizer.end_of_text] else tokenizer.begin
 
 
 def _below(root: Path) -> Iterator[Path]:

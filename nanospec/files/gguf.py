@@ -23,6 +23,7 @@ from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
+from nanospec.files.control_tokens import SURELY
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
 from nanospec.files.paths import fetched
@@ -263,7 +264,10 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
         [*first, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False,
                                                      use_regex=pattern is None)])
     made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
+    # Some files have the wrong type for a token that no one writes by accident.
+    control = [piece for piece, kind in zip(pieces, kinds)
+               if kind == CONTROL or piece in ENDING and SURELY.fullmatch(piece)]
+    made.add_special_tokens(control)
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
     special = {name: file.value(f"tokenizer.ggml.{name}_token_id") for name in (*NAMED, *ENDS)
                if file.value(f"tokenizer.ggml.{name}_token_id", None) is not None}
@@ -279,11 +283,11 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[begin, "$A"], special_tokens=[(begin, special["bos"])])
     ends = [special[name] for name in ENDS if name in special]
-    ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL
-             and piece in ENDING]
+    ends += [ids[piece] for piece in control if piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no "
                         "tokenizer.ggml.eos_token_id")
     named = {called: pieces[special[name]] for name, called in NAMED.items() if name in special}
     template = file.value("tokenizer.chat_template", None)
-    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None)
+    begins = [named["bos_token"]] if "bos_token" in named else []
+    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None, begins)

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from nanospec.errors import PairError, RequestError, one_line
 
+MOST = 2 ** 28          # bytes of a file that is no weights; the largest tokenizers have an eighth
 # Begins what a clone without Git LFS has in a file's place.
 POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -22,14 +24,37 @@ def path_of(path: Any) -> Path:
     return Path(path)
 
 
-def fetched(path: Any) -> Path:
-    """The path of a file. OSError if it is not there; PairError for a pointer of Git LFS."""
-    path = path_of(path)
+def fetched(path: Any, most: int | None = None) -> Path:
+    """The path of a file that can be read, of at most so many bytes; None: those of this machine's
+    memory. Whatever comes from a stranger is asked for here before it is opened.
+
+    OSError if it is not there. PairError for what is no plain file, which may never end or never
+    begin, for one that is too large, and for a pointer of Git LFS.
+    """
+    path, most = path_of(path), most or memory()
+    found = path.stat()
+    if not S_ISREG(found.st_mode):
+        raise PairError(f"{path} is no plain file")
+    if found.st_size > most:
+        raise PairError(f"{path} has {found.st_size:,} bytes, and at most {most:,} are read here")
     with open(path, "rb") as file:
         if file.read(len(POINTER)) == POINTER:
             raise PairError(f"{path} is not the file itself but a pointer of Git LFS: git lfs pull "
                             "fetches the file")
     return path
+
+
+def read_file(path: Any) -> bytes:
+    """What a file holds that is no weights. As `fetched`."""
+    return fetched(path, MOST).read_bytes()
+
+
+def memory() -> int:
+    """Bytes of this machine's memory, or a number that no file has, where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2 ** 63
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -39,7 +64,13 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
     OSError when it cannot be written. One writer at a time.
     """
-    beside = path_of(path).with_suffix(".partial")
+    path = path_of(path)
+    if path.exists() and not path.is_file() and not path.is_dir():      # as /dev/stdout
+        with open(path, "wb") as file:
+            write(file)
+        return
+    path = path.resolve()                               # a link stays one
+    beside = path.with_suffix(".partial")
     try:
         with open(beside, "wb") as file:
             write(file)
@@ -57,7 +88,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def read_json(path: Path) -> dict:
     """What a file of JSON says, {} if it is not there. PairError if that is no table."""
-    data = fetched(path).read_bytes() if path.exists() else b"{}"
+    data = read_file(path) if path.exists() else b"{}"
     try:
         table = json.loads(data)
         if not isinstance(table, dict):

@@ -159,13 +159,13 @@ class Server:
         draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text,
                                         sampling, self.dice, max(self.length) + drafter.size - 1)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
-        totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
+        finite = torch.isfinite(p_target.sum((1, 2)) + draft.q_draft.sum((1, 2)))
         written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
         # The one read-back.
-        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()
-        for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
-            before, self.length[b] = self.length[b], int(length)
-            self._take(request, [*map(int, new[:self.length[b] - before])], total)
+        read = torch.cat([finite[:, None], written], 1).tolist()
+        for b, (request, (is_finite, length, *new)) in enumerate(zip(self.running, read)):
+            before, self.length[b] = self.length[b], length
+            self._take(request, new[:length - before], bool(is_finite))
 
     def _leave_and_join(self) -> None:
         """Those that are done leave. Those whose prompts have been read come into the batch, in the
@@ -199,10 +199,10 @@ class Server:
         except NanospecError as error:
             prompt.request.end(error)
 
-    def _take(self, request: Request, written: list[int], total: float) -> None:
+    def _take(self, request: Request, written: list[int], is_finite: bool) -> None:
         """What a step has written for a request."""
         try:
-            check_finite(total)
+            check_finite(0.0 if is_finite else float("nan"))
         except NanospecError as error:
             return request.end(error)
         new, stopped = until(written, request.stop)
