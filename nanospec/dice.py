@@ -15,7 +15,7 @@ from nanospec.errors import RequestError, check_seed, one_line
 
 
 def generator_of(seed: int) -> torch.Generator:
-    return torch.Generator("cpu").manual_seed(seed)
+    return torch.Generator("cpu").manual_seed(int(seed))
 
 
 class Dice:
@@ -67,8 +67,7 @@ class Dice:
 
     def _take(self, n: int) -> Tensor:
         if self.column + n > self.u.shape[1]:
-            raise RequestError(f"a decision takes a uniform, and of {self.u.shape[1]} there are "
-                               f"{self.u.shape[1] - self.column} left: dice.refill({n}) before it")
+            raise RequestError(f"refill {self.column + n} uniforms: there are {self.u.shape[1]}")
         self.column += n
         return self.u[:, self.column - n:self.column]
 

@@ -18,7 +18,8 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import check_drafter, check_finite, check_gamma, check_request, check_scored
+from nanospec.errors import (check_drafter, check_finite, check_gamma, check_known, check_request,
+                             check_scored)
 from nanospec.probs import Sampling, residual
 from nanospec.reader import reader_of
 from nanospec.text import Text, prefill, until
@@ -180,7 +181,7 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
               max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
               top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
               dice: Dice | None = None, rule: Rule | None = None,
-              compiler: Callable | None = None) -> Iterator[Round]:
+              compiler: Callable | None = None, **others: Any) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
@@ -190,6 +191,7 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
+    check_known(others)
     check_drafter(target, drafter, rule, dice, compiler)
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)

@@ -39,8 +39,8 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has,
-                             check_numbers, check_request, one_line)
+from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
+                             check_has, check_known, check_numbers, check_request, one_line)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.request import Prompt, Request
@@ -87,6 +87,7 @@ class Server:
         # Committed tokens of every row, known without asking the device.
         self.length: list[int] = []
         self.failed: ServerError | None = None
+        self.seeds = SEEDS - 1          # the next that is given to a request; few ask for such
 
     # For those who have requests
 
@@ -96,10 +97,10 @@ class Server:
         """
         if self.failed:
             raise self.failed
-        unknown = sorted(settings.keys() - {field.name for field in fields(Request) if field.init})
-        if unknown:
-            raise RequestError(f"a request has no {', '.join(unknown)}: a distribution is made of "
-                               "logits by temperature, top_k and top_p alone")
+        known = {field.name for field in fields(Request) if field.init}
+        check_known(settings.keys() - known)
+        if "seed" not in settings:                      # two of one seed would not be independent
+            settings["seed"], self.seeds = self.seeds, self.seeds - 1
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature,
                       request.top_k, request.top_p, request.seed, self.drafter.size, request.stop)
