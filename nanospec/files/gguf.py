@@ -26,7 +26,7 @@ from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.control_tokens import SURELY
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
-from nanospec.files.paths import fetched
+from nanospec.files.paths import check_claimed, fetched
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
@@ -135,15 +135,20 @@ class GGUFFile:
 
 
 def gguf_reader(path: Path) -> Any:
-    """The package's reader, quicker: it cuts the file a hundred thousand times."""
+    """The package's reader, quicker: it cuts the file a hundred thousand times. And it does not
+    read beyond the file's end, whatever counts the file names.
+    """
     class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
         data: Any
 
-        def _get(self, *of, **more):
+        def _get(self, offset, dtype, count=1, *of, **more):
             self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
-            return super()._get(*of, **more)
+            check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
+            return super()._get(offset, dtype, count, *of, **more)
 
-    return Quick(path)
+    reader = Quick(path)
+    check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
+    return reader
 
 
 def config_of(file: GGUFFile) -> Config:
@@ -152,6 +157,9 @@ def config_of(file: GGUFFile) -> Config:
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
     llama3 = scaling_of(file, size or channels // heads)
+    if not 0 < file.value("{}.block_count") <= len(file.reader.tensors):
+        raise PairError(f"{file.path} does not have the weights of "
+                        f"{file.value('{}.block_count')} layers")
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
                   file.value("{}.block_count"), channels, heads,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nanospec.errors import PairError, one_line
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, read_json, write_atomically, write_json
+from nanospec.files.paths import fetched, read_file, read_json, write_atomically, write_json
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -33,7 +33,7 @@ DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 ONLY: dict[str, list] = {
     "model_type": [*KINDS], "hidden_act": ["silu", "swish"],
     "rope_type": ["default", "llama3"], "type": ["default", "llama3"], "partial_rotary_factor": [1],
-    "is_causal": [True], "sliding_window": [], "quantization_config": [],
+    "is_causal": [True], "sliding_window": [], "quantization_config": [], "quantization": [],
     "attn_logit_softcapping": [], "final_logit_softcapping": [],
     **dict.fromkeys(["attention_bias", "mlp_bias", "use_sliding_window",
                      "use_bidirectional_attention"], [False]),
@@ -50,7 +50,7 @@ INDEX = "model.safetensors.index.json"      # which tensor is in which file, whe
 def read_config(path: Path) -> Config:
     """config.json -> Config. FileNotFoundError; PairError where it asks for what is not here."""
     try:
-        sizes = json.loads(fetched(path).read_bytes())
+        sizes = json.loads(read_file(path))
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
         asked = unknown(tables)
         if asked:
@@ -190,7 +190,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     for name, tensor in found.items():
         if tensor.dtype not in DTYPES:
             raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
-                            f"{tensor.dtype}")
+                            f"{tensor.dtype}; quantised weights are not read")
     return found
 
 

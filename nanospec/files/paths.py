@@ -49,6 +49,14 @@ def read_file(path: Any) -> bytes:
     return fetched(path, MOST).read_bytes()
 
 
+def check_claimed(claimed: int, size: int) -> None:
+    """ValueError for a file of `size` bytes that says that it holds more, as by naming a byte
+    twice.
+    """
+    if claimed > size:
+        raise ValueError(f"it says that it holds {claimed:,} bytes, and it has {size:,}")
+
+
 def memory() -> int:
     """Bytes of this machine's memory, or a number that no file has, where that is not known."""
     try:
