@@ -58,6 +58,7 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
+MOST_PARTS = 10 ** 7        # lengths and contents that are read before the weights
 LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -143,6 +144,9 @@ def gguf_reader(path: Path) -> Any:
 
         def _get(self, offset, dtype, count=1, *of, **more):
             self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
+            self.parts = getattr(self, "parts", 0) + 1
+            if self.parts > MOST_PARTS:
+                raise ValueError(f"it has more than {MOST_PARTS:,} parts")
             check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
             return super()._get(offset, dtype, count, *of, **more)
 
