@@ -14,10 +14,6 @@ from torch import Tensor
 from nanospec.errors import RequestError, check_seed, one_line
 
 
-def generator_of(seed: int) -> torch.Generator:
-    return torch.Generator("cpu").manual_seed(int(seed))
-
-
 class Dice:
     """Uniforms u in [0, 1) for B rows. Row b's come from its own seed alone, in any batch.
 
@@ -29,7 +25,8 @@ class Dice:
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
         self.device = torch.device(device)
         self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
-        self.generators = [generator_of(check_seed(seed)) for seed in seeds]
+        self.generators = [torch.Generator("cpu").manual_seed(check_seed(seed))
+                           for seed in seeds]
         self.u = torch.empty(len(self.generators), 0, dtype=self.dtype, device=self.device)
         self.column = 0
 
@@ -74,9 +71,8 @@ class Dice:
 
 def check_rows(of_rows: Tensor, rows: int, *dims: int) -> None:
     """RequestError unless this is a tensor of so many dimensions, the first one the B rows."""
-    if isinstance(of_rows, Tensor) and of_rows.dim() in dims and len(of_rows) == rows:
-        return
     shape = tuple(getattr(of_rows, "shape", ()))
-    raise RequestError(f"dice decide for {rows} rows at once, tensors ({rows}, n) or ({rows}, V), "
-                       f"got {type(of_rows).__name__} {one_line(shape)}: of one distribution p (V,) "
-                       "it is pick(p[None])[0]")
+    if not isinstance(of_rows, Tensor) or len(shape) not in dims or shape[0] != rows:
+        raise RequestError(f"dice decide for {rows} rows at once, of tensors ({rows}, n) or "
+                           f"({rows}, V), got {type(of_rows).__name__} {one_line(shape)}: for one "
+                           "distribution p (V,) say pick(p[None])[0]")

@@ -4,6 +4,7 @@ The message of each is one line for the person who asked. The scripts print it a
 """
 
 import math
+import sys
 from collections.abc import Collection, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -74,11 +75,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
     """RequestError unless logits can become probabilities with these settings. None: without it."""
     check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
-    try:
-        finite = math.isfinite(temperature)
-    except OverflowError:                               # a whole number that no float can hold
-        finite = False
-    if not finite or temperature < 0:
+    if not 0 <= temperature <= sys.float_info.max:
         raise RequestError(f"temperature must be 0 or more, got {temperature}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {top_k}")
@@ -119,7 +116,7 @@ def check_seed(seed: int) -> int:
 
 
 def check_known(others: Collection[str]) -> None:
-    """RequestError if there are settings that no request has, as those of other programs."""
+    """RequestError if there are any: settings of other programs, which no request here has."""
     if others:
         raise RequestError(f"a request has no {', '.join(sorted(others))}: a distribution is made "
                            "of logits by temperature, top_k and top_p alone")

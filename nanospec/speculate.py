@@ -113,10 +113,8 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to be printed, plotted, timed or tested.
-
-    Its tensors were made in torch's inference mode. Whoever learns from them, or writes into them,
-    clones them first: done.p_target.clone().
+    """What one round did to one text: to be printed, plotted, timed or tested. Its tensors are of
+    torch's inference mode: to learn from one, or write into it, clone() it.
     """
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token

@@ -24,6 +24,7 @@ from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
+from nanospec.printed import printable
 from nanospec.probs import Sampling
 from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
@@ -42,6 +43,7 @@ def announced(what: str, at_once: bool = True) -> Iterator[None]:
     A thread says so, but of nested ones that of the innermost alone. It needs 50 microseconds each
     time, which moves no median.
     """
+    what = printable(what)
     terminal, began, ended = sys.stderr.isatty(), perf_counter(), Event()
     clear = "\r\033[K" if terminal else ""
 

@@ -110,7 +110,8 @@ class Process:
     """The process: started when it is first asked, and anew after one that had to be ended."""
 
     def __init__(self) -> None:
-        self.lock, self.running, self.owner = threading.Lock(), None, 0
+        self.lock, self.owner = threading.Lock(), 0
+        self.running: Any = None
         atexit.register(self.end)
 
     def ask(self, task: dict) -> dict:
@@ -134,7 +135,7 @@ class Process:
 
     def start(self) -> None:
         self.owner = os.getpid()
-        self.running: Any = subprocess.Popen(
+        self.running = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, encoding="utf-8", start_new_session=True)
         self.read(60)

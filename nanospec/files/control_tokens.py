@@ -20,6 +20,12 @@ from nanospec.files.paths import read_json
 LOOKS_SPECIAL = re.compile(r"<[|\uff5c][^<>|\uff5c\s'\"{}]+[|\uff5c]>|<[^<>\s'\"{}]+>|\[/?[A-Z_]+\]")
 # Those of them that no one writes by accident.
 SURELY = re.compile(r"<[|\uff5c].*[|\uff5c]>|<(start|end)_of_\w+>")
+# What ends a text, a turn or a message. Many GGUF files name one of them only; llama.cpp knows the
+# others by their texts (llama-vocab.cpp).
+ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
+          "<end_of_turn>", "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>",
+          "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
+          "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 GROWTH = 1_000          # times: how much longer the steps before and after a model may make a text
 ANSWER = "An answer."
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from nanospec.errors import TextError
-from nanospec.files.paths import path_of
+from nanospec.errors import PairError, TextError
+from nanospec.files.paths import fetched, path_of
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages",
@@ -99,8 +99,9 @@ def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise TextError(f"{path} is a pipe or a device, not a file")
     try:
-        text = path.read_text(encoding="utf-8-sig")     # without the mark that some editors write
-    except (OSError, UnicodeDecodeError):
+        # Without the mark that some editors write.
+        text = fetched(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, PairError):
         text = "\0"
     if "\0" in text:
         raise TextError(f"{path} is missing or is not UTF-8 text")

@@ -26,12 +26,13 @@ from nanospec.errors import PairError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
-from nanospec.files.paths import path_of
+from nanospec.files.paths import path_of, written_aside
 from nanospec.files.speculators import ENGINES, save_eagle3
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.model import GPT
+from nanospec.printed import printable
 
 
 def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[Path]:
@@ -62,11 +63,12 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     for library in "transformers", "tokenizers", "safetensors":         # before anything is written
         extra(library)
     for folder, model in models.items():
-        if isinstance(model, Eagle3):
-            save_eagle3(model, folder, name or str(out / "target"), engine)
-        elif isinstance(pair.tokenizer, Tokenizer):
-            save_tokenizer(pair.tokenizer, folder)
-            save_folder(model, folder, pair.tokenizer.end_of_text)
+        with written_aside(folder) as beside:
+            if isinstance(model, Eagle3):
+                save_eagle3(model, beside, name or str(out / "target"), engine)
+            elif isinstance(pair.tokenizer, Tokenizer):
+                save_tokenizer(pair.tokenizer, beside)
+                save_folder(model, beside, pair.tokenizer.end_of_text)
     return [*models]
 
 
@@ -85,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
     written = export(pair, asked.out, name, asked.engine)
-    print(f"{' and '.join(map(str, written))} written")
+    print(printable(f"{' and '.join(map(str, written))} written"))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
-from nanospec.files.control_tokens import SURELY
+from nanospec.files.control_tokens import ENDING, SURELY
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
 from nanospec.files.paths import check_claimed, fetched
@@ -38,11 +38,6 @@ PATTERNS: dict[str, str | None] = {"gpt-2": None, "smollm": None, "qwen2": QWEN,
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")  # end of text, of a turn, of a message: each ends what a model writes
-# Many files name one of them only. llama.cpp knows the others by their texts (llama-vocab.cpp).
-ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-          "<end_of_turn>", "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>",
-          "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
-          "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 # Keys below the architecture's name, and what they may say; None: anything, for it is read, or
 # changes nothing here. Any other key asks for something that this GPT does not have, unless it says
 # 0: a window, a cap, a scale, experts.

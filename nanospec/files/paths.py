@@ -4,8 +4,9 @@ flushed, and renamed into it.
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
@@ -92,6 +93,19 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             raise
         raise OSError(f"{path} could not be written, what was there before still is: "
                       f"{one_line(error)}") from error
+
+
+@contextmanager
+def written_aside(folder: Path) -> Iterator[Path]:
+    """A folder beside this one, which becomes it when all has been written; else nothing is left."""
+    beside = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(beside, ignore_errors=True)           # of a run that was killed
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        os.replace(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def read_json(path: Path) -> dict:
