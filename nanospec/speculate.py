@@ -114,8 +114,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 @dataclass
 class Round:
     """What one round did to one text: to be printed, plotted, timed or tested. Its tensors are of
-    torch's inference mode: to learn from one, or write into it, clone() it.
-    """
+    torch's inference mode: clone() one to learn from it, or to write into it."""
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first

@@ -17,7 +17,7 @@ from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.extra import extra
 from nanospec.files.paths import read_json
 
-LOOKS_SPECIAL = re.compile(r"<[|\uff5c][^<>|\uff5c\s'\"{}]+[|\uff5c]>|<[^<>\s'\"{}]+>|\[/?[A-Z_]+\]")
+LOOKS_SPECIAL = re.compile(r"<[^<>\s'\"{}]+>|\[/?[A-Z_]+\]")
 # Those of them that no one writes by accident.
 SURELY = re.compile(r"<[|\uff5c].*[|\uff5c]>|<(start|end)_of_\w+>")
 # What ends a text, a turn or a message. Many GGUF files name one of them only; llama.cpp knows the

@@ -131,9 +131,7 @@ class GGUFFile:
 
 
 def gguf_reader(path: Path) -> Any:
-    """The package's reader, quicker: it cuts the file a hundred thousand times. And it does not
-    read beyond the file's end, whatever counts the file names.
-    """
+    """The package's reader, quicker, and never beyond the file's end, whatever counts it names."""
     class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
         data: Any
 
