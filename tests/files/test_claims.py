@@ -1,4 +1,4 @@
-"""What a file says of itself is compared with what it is, before anything is allocated; and only plain files are read."""
+"""What a file says of itself is compared with what it is before anything is allocated. Only plain files are read."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Turns of one conversation and requests of one server are independent of one another, unless somebody asks for the same
+"""Turns of one conversation and requests of one server are independent of one another, unless somebody asks for one
 seed; and what was left is not taken up again.
 """
 
