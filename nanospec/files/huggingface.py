@@ -9,6 +9,7 @@ JSON and numbers are read; nothing in a folder is executed.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -182,6 +183,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
     safetensors = extra("safetensors")
+    if not str(path).isascii() and "\ufffd" in os.fsencode(path).decode(errors="replace"):
+        raise PairError(f"{path}: the name of this path is not UTF-8, and safetensors opens no such "
+                        "file")
     try:
         found = extra("safetensors.torch").load_file(fetched(path))
     except safetensors.SafetensorError as error:

@@ -20,7 +20,7 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 
 def path_of(path: Any) -> Path:
     """The path, which may be given as a text; or a RequestError."""
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise RequestError(f"this must be a path, got {one_line(repr(path))}")
     return Path(path)
 

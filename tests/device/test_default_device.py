@@ -22,8 +22,8 @@ from nanospec.speculate import tokens_of
 
 TARGET, DRAFT, IDS = small_gpt(5, 2, 1), small_gpt(5, 1, 2), [1, 2, 3, 1, 2]
 WIDE = small_gpt(1024, 1, 1)
-MAKES = {"tensor", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "randint", "randperm", "eye", "linspace",
-         "as_tensor", "scalar_tensor"}
+MAKES = {"tensor", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "randint", "randperm", "eye",
+         "linspace", "as_tensor", "scalar_tensor"}
 
 
 def served():

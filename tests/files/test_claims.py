@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nanospec.cli.options import SHAPE
-from nanospec.errors import PairError
+from nanospec.errors import PairError, RequestError
 from nanospec.files import paths
 from nanospec.files.checkpoint import WEIGHTS, load_model, load_pair, load_saved, save_model
 from nanospec.files.gguf import GGUFFile, load_gguf
@@ -165,3 +165,16 @@ def test_a_device_is_written_to_and_a_link_stays_one(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     paths.write_json(tmp_path / "link", [1])
     assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_text() == "[\n 1\n]\n"
+
+
+def test_a_path_that_is_no_utf8_is_the_cause_that_is_named(tmp_path):
+    folder = tmp_path / os.fsdecode(b"\xff\xfe")
+    try:
+        folder.mkdir()
+    except OSError:
+        pytest.skip("this file system has no such names")
+    save_folder(small_gpt(257, 1, 1), folder, 256)
+    with pytest.raises(PairError, match="not UTF-8"):
+        load_folder(folder)
+    with pytest.raises(RequestError, match="must be a path"):
+        load_pair("a\0b")
