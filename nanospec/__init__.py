@@ -16,6 +16,7 @@ READING ORDER
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
 errors says what is refused. It and the first nine are the core: they import torch and one another.
+printed makes safe what a terminal is shown.
 The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere

@@ -25,15 +25,15 @@ class Dice:
     def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu"):
         self.device = torch.device(device)
         self.dtype = torch.float32 if self.device.type == "mps" else torch.float64
-        self.generators = [torch.Generator("cpu").manual_seed(check_seed(seed))
-                           for seed in seeds]
+        self.generators = [torch.Generator("cpu").manual_seed(check_seed(seed)) for seed in seeds]
         self.u = torch.empty(len(self.generators), 0, dtype=self.dtype, device=self.device)
         self.column = 0
 
     def refill(self, uniforms: int) -> None:
         """Fresh uniforms for one round of every row. What the last round left over is dropped."""
-        fresh = torch.stack([torch.rand(uniforms, generator=generator, dtype=self.dtype,
-                                        device="cpu") for generator in self.generators])
+        fresh = torch.stack([
+            torch.rand(uniforms, generator=generator, dtype=self.dtype, device="cpu")
+            for generator in self.generators])
         if self.u.shape[1] != uniforms:
             self.u = torch.empty_like(fresh, device=self.device)
         self.u.copy_(fresh)

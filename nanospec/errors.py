@@ -85,8 +85,9 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
 
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
                   top_k: int | None, top_p: float | None, seed: int, rows: int = 1,
-                  stop: Collection[int] = ()) -> None:
+                  stop: Collection[int] = (), others: Collection[str] = ()) -> None:
     """RequestError unless `model` can answer this request with drafts of at most `rows` rows."""
+    check_known(others)
     check_model("the target", model)
     check_ids("the prompt", ids)
     check_ids("stop", stop, Collection)

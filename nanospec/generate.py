@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
-from nanospec.errors import check_finite, check_has, check_known, check_request
+from nanospec.errors import check_finite, check_has, check_request
 from nanospec.probs import Sampling
 from nanospec.text import Text, prefill
 
@@ -43,8 +43,7 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     dice: decides instead of the seed. compiler: makes the step one function, see fast/compiled.py.
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
-    check_known(others)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, stop=stop)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, 1, stop, others)
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "pick")
     if compiler is not None:

@@ -18,8 +18,7 @@ from torch import Tensor
 from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import (check_drafter, check_finite, check_gamma, check_known, check_request,
-                             check_scored)
+from nanospec.errors import check_drafter, check_finite, check_gamma, check_request, check_scored
 from nanospec.probs import Sampling, residual
 from nanospec.reader import reader_of
 from nanospec.text import Text, prefill, until
@@ -113,8 +112,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to be printed, plotted, timed or tested. Its tensors are of
-    torch's inference mode: clone() one to learn from it, or to write into it."""
+    """What one round did to one text: to print, plot, time, test; to learn from it, clone() it."""
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first
@@ -182,15 +180,14 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
-    Its distribution is exactly that of `generate` with the same settings, but for the rounding of
-    floating-point numbers.
+    Its distribution is exactly that of `generate` with the same settings, up to rounding.
     drafter: serves one request at a time; for many see serving/. dice: instead of the seed.
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
-    check_known(others)
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop,
+                  others)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

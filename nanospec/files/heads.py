@@ -12,9 +12,9 @@ from nanospec.files.paths import MOST, fetched, read_json
 
 # Names in draft models of others that read hidden states, and in no Llama.
 OF_A_HEAD = re.compile(r"(model\.)?(fc\.|d2t|t2d|midlayer\.|medusa|\d+\.|layers\.0\.hidden_norm)")
-HEAD_OF_OTHERS = ("{} is an EAGLE head or another draft model that reads the target's hidden states. "
-                  "Those of others are not read here; python train_tiny.py --weights ... --what "
-                  "eagle3 trains one")
+HEAD_OF_OTHERS = ("{} is an EAGLE head or another draft model that reads the target's hidden "
+                  "states. Those of others are not read here; python train_tiny.py --weights ... "
+                  "--what eagle3 trains one")
 
 
 def check_no_head(folder: Path) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import (RequestError, check_drafter, check_ids, check_known, check_numbers,
+from nanospec.errors import (RequestError, check_drafter, check_ids, check_numbers,
                              check_request)
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
@@ -78,12 +78,11 @@ class Conversation:
         then nothing was appended. And for a reply that is taken up again after another one, or
         after `go_back`.
         """
-        check_known(others)
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_drafter(self.target, drafter, rule)
         check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed or 0,
-                      drafter.size, stop)
+                      drafter.size, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
