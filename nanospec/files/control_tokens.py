@@ -42,26 +42,26 @@ def read_added(engine: Any, folder: Path, config: Mapping) -> None:
              if name not in known}
     if not all(str(i).isdecimal() for i in told):
         raise PairError(f"{folder}: its added tokens have ids that are no numbers")
-    wrong = []
-    for i, token in sorted(told.items(), key=lambda item: int(item[0])):
+    added, more = added_to(engine), []
+    for _, token in sorted(told.items(), key=lambda item: int(item[0])):
         flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized")
                  if type(token.get(name)) is bool}
         name, special = token["content"], token.get("special") is True
-        its = next((its for its in engine.get_added_tokens_decoder().values()
-                    if its.content == name), None)
-        if its is None:
-            add(engine, extra("tokenizers").AddedToken(name, special=special, **flags))
-        elif special and not its.special:
-            add(engine, as_special(its))
-        if engine.token_to_id(name) != int(i):
-            wrong.append(name)
+        if name not in added:
+            more.append(extra("tokenizers").AddedToken(name, special=special, **flags))
+        elif special and not added[name].special:
+            more.append(as_special(added[name]))
+    engine.add_tokens(more)                             # in this order they get the next ids
+    wrong = [token["content"] for i, token in told.items()
+             if engine.token_to_id(token["content"]) != int(i)]
     if wrong:
         raise PairError(f"{folder}: tokenizer.json lacks tokens that the other files have, or has "
                         f"them under other ids: {one_line(', '.join(wrong))}")
 
 
-def add(engine: Any, token: Any) -> None:
-    (engine.add_special_tokens if token.special else engine.add_tokens)([token])
+def added_to(engine: Any) -> dict[str, Any]:
+    """The engine's added tokens by name."""
+    return {token.content: token for token in engine.get_added_tokens_decoder().values()}
 
 
 def as_special(token: Any) -> Any:
@@ -94,16 +94,17 @@ def mark(engine: Any, named: Iterable[str | None], written: str) -> None:
     """Make special what is: the tokens `named`, and those that a template has `written`, where the
     engine has them.
     """
-    added = {token.content: token for token in engine.get_added_tokens_decoder().values()}
+    added, more = added_to(engine), []
     found = {match[0] for match in LOOKS_SPECIAL.finditer(written)}
     # One that was added and is not special, as <think>, is a single token in a text of a user's.
     found = {name for name in found if name not in added or SURELY.fullmatch(name)}
     found |= {name for name in named if name and (name in added or LOOKS_SPECIAL.fullmatch(name))}
     for name in sorted(found):
         if name in added and not added[name].special:
-            add(engine, as_special(added[name]))
+            more.append(as_special(added[name]))
         elif name not in added and engine.token_to_id(name) is not None:
-            add(engine, extra("tokenizers").AddedToken(name, normalized=False, special=True))
+            more.append(extra("tokenizers").AddedToken(name, normalized=False, special=True))
+    engine.add_tokens(more)
 
 
 def check_growth(file: Mapping) -> None:

@@ -183,9 +183,10 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 def read_safetensors(path: Path) -> dict[str, Tensor]:
     """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
     safetensors = extra("safetensors")
-    if not str(path).isascii() and "\ufffd" in os.fsencode(path).decode(errors="replace"):
-        raise PairError(f"{path}: the name of this path is not UTF-8, and safetensors opens no such "
-                        "file")
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise PairError(f"{path}: safetensors opens no file whose path is not UTF-8") from error
     try:
         found = extra("safetensors.torch").load_file(fetched(path))
     except safetensors.SafetensorError as error:
