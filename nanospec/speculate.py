@@ -112,7 +112,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to be printed, plotted, timed or tested."""
+    """What one round did to one text: to print, plot, time, test; to learn from it, clone() it."""
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first
@@ -176,18 +176,18 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
               max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
               top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
               dice: Dice | None = None, rule: Rule | None = None,
-              compiler: Callable | None = None) -> Iterator[Round]:
+              compiler: Callable | None = None, **others: Any) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
-    Its distribution is exactly that of `generate` with the same settings, but for the rounding of
-    floating-point numbers.
+    Its distribution is exactly that of `generate` with the same settings, up to rounding.
     drafter: serves one request at a time; for many see serving/. dice: instead of the seed.
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop,
+                  others)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

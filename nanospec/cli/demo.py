@@ -11,7 +11,6 @@ replaced, and how fast.
 What is shown is timed, and then both run twice more, unseen: the numbers are medians of the three.
 """
 
-import json
 import math
 import shlex
 import sys
@@ -32,15 +31,16 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import cost_of_round, per_second, rows_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable, save_picture,
-                                        table)
+from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.fast.int8 import LARGEST
+from nanospec.files.paths import write_atomically, write_json
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import GAMMA, RULES
+from nanospec.fast.announce import printable
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens
 
@@ -74,12 +74,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             save_picture(lambda console: Group(shown(console), after), PICTURE_WIDTH, typed,
                          asked.save)
         if asked.json:
-            asked.json.write_text(json.dumps(row, indent=1) + "\n")
+            write_json(asked.json, row)
         if asked.html:
             numbers = row | {"method": method, "setting": demo.how, "command": typed}
             page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
                                   numbers))
-            asked.html.write_text(page, encoding="utf-8")
+            write_atomically(asked.html, lambda file: file.write(page.encode()))
     finally:
         console.print(after if console.is_terminal else Group(shown(console), after))
 

@@ -20,6 +20,7 @@ from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.speculators import ENGINES
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.fast.announce import printable
 
 
 @command("export")
@@ -37,4 +38,4 @@ def main(argv: Sequence[str] | None = None) -> None:
     pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
     written = export(pair, asked.out, name, asked.engine)
-    print(f"{' and '.join(map(str, written))} written")
+    print(printable(f"{' and '.join(map(str, written))} written"))

@@ -38,7 +38,7 @@ def cost_of_round(row: Mapping) -> float:
 
 def quantile(values: Sequence[float], part: float) -> float:
     """Between two values on a line. Example: of 1, 2 and 4 the .75 is 3."""
-    return torch.tensor(values, dtype=torch.float64).quantile(part).item()
+    return torch.tensor(values, dtype=torch.float64, device="cpu").quantile(part).item()
 
 
 # Of rounds
@@ -148,15 +148,16 @@ def answer_of(rounds: Sequence[Round], took: Sequence[float],
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
-             counts: Sequence[int]) -> dict[str, float]:
-    """Seconds until a request's first token, and for each token after it. first, last: when a
-    request's first and last token were written. counts: how many tokens it wrote.
+             counts: Sequence[int]) -> dict[str, float | None]:
+    """Seconds until a request's first token, and for each token after it; None where no request has
+    any. first, last: when a request's first and last token were written. counts: how many tokens it
+    wrote.
     """
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
-    each = [(end - then) / max(1, count - 1)
-            for then, end, count in zip(first, last, counts, strict=True)]
-    return {"first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
-            "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
+    each = [(end - then) / (count - 1)
+            for then, end, count in zip(first, last, counts, strict=True) if count > 1]
+    return {f"{name}_p{part}": quantile(its, part / 100) if its else None
+            for name, its in (("first", to_first), ("each", each)) for part in (50, 99)}
 
 
 def gain_of(found: Iterable[Mapping], rows: int, method: str) -> float:

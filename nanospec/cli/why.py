@@ -119,7 +119,8 @@ def run(chosen: Chosen) -> tuple[dict, Parts]:
 def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> Parts:
     """Of a row of `measure`. v_of: of a chain, as in Parts."""
     calls = row["steps"] * row["c"] + row["v"]
-    paths = [ancestors_of(torch.tensor([done.parents])).sum(-1).max().item() for done in rounds]
+    paths = [ancestors_of(torch.tensor([done.parents], device="cpu")).sum(-1).max().item()
+             for done in rounds]
     return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
                  (row["overhead"] - 1) * calls, rows_of_call(row), row["gamma"] if v_of else 0,
                  v_of)

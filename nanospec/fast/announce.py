@@ -1,5 +1,8 @@
-"""What takes a while is announced on the error stream, with a bar where its end is known."""
+"""What a terminal is shown: what takes a while is announced on the error stream, with a bar where
+its end is known, and words that may come from a stranger are made safe.
+"""
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +12,18 @@ from time import perf_counter
 STILL = 2.5             # seconds between two signs of life
 BAR = 20                # characters
 _going_on: list[Event] = []             # what is announced now, the innermost last
+# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
+# direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
+# direction, half characters, no characters.
+UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+                    "\ufffe\uffff]")
+
+
+def printable(text: str) -> str:
+    """What is unsafe becomes its picture if it has one, as ESC has ␛, else U+FFFD."""
+    def picture(found: re.Match) -> str:
+        return chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd"
+    return UNSAFE.sub(picture, text)
 
 
 @contextmanager
@@ -21,6 +36,7 @@ def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Calla
     A thread says so, but of nested ones that of the innermost alone. It needs 50 microseconds each
     time, which moves no median.
     """
+    what = printable(what)
     terminal, began, ended = sys.stderr.isatty(), perf_counter(), Event()
     clear, done = "\r\033[K" if terminal else "", 0
 

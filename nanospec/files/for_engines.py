@@ -9,7 +9,7 @@ from nanospec.errors import PairError, one_line
 from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
-from nanospec.files.paths import path_of
+from nanospec.files.paths import path_of, written_aside
 from nanospec.files.speculators import save_eagle3
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
@@ -45,9 +45,10 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     for library in "transformers", "tokenizers", "safetensors":         # before anything is written
         extra(library)
     for folder, model in models.items():
-        if isinstance(model, Eagle3):
-            save_eagle3(model, folder, name or str(out / "target"), engine)
-        elif isinstance(pair.tokenizer, Tokenizer):
-            save_tokenizer(pair.tokenizer, folder)
-            save_folder(model, folder, pair.tokenizer.end_of_text)
+        with written_aside(folder) as beside:
+            if isinstance(model, Eagle3):
+                save_eagle3(model, beside, name or str(out / "target"), engine)
+            elif isinstance(pair.tokenizer, Tokenizer):
+                save_tokenizer(pair.tokenizer, beside)
+                save_folder(model, beside, pair.tokenizer.end_of_text)
     return [*models]

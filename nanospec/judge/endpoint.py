@@ -20,7 +20,7 @@ from typing import Any
 
 from nanospec.dice import Dice
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.judge.bounded import BROKEN, Way
+from nanospec.judge.replies import BROKEN, Way
 
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
 LONGEST_WAIT, MOST_AT_ONCE = 86_400, 256

@@ -101,7 +101,7 @@ def test_speculative_decoding_whole_is_a_small_core():
     """All that `import nanospec.speculate` needs."""
     found = closure("speculate")
     assert found >= {"speculate", "draft", "dice", "probs", "cache", "text"} and found <= CORE
-    assert lines_of(*found) < 900
+    assert lines_of(*found) < 930
 
 
 def test_an_installation_is_whole():

@@ -16,9 +16,9 @@ import pytest
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.proof import stats
-from nanospec.judge import bounded, defaults
+from nanospec.judge import defaults, replies as bounded
 from nanospec.cli.judge import main
-from nanospec.judge.bounded import on_this_machine
+from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint
 from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.show.steps import judged
-from nanospec.cli.show.terminal import Decode, Played, printable, visible
+from nanospec.cli.show.terminal import Decode, Played, visible
+from nanospec.fast.announce import printable
 from nanospec.probs import residual
 
 WEB = Path(__file__).parent / "web"
