@@ -16,7 +16,6 @@ from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
                                     fastest, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
-from nanospec.fast.int8 import can_quantise
 from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
@@ -85,11 +84,9 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
 
     def look() -> list[Tuning]:
         if asked.measure:
-            autotune(*pair[:2], asked.dtype, asked.threads)
+            autotune(*pair[:2], asked.dtype, asked.threads, rounding=rounding)
             return [tuning_of(model) for model in models]
-        dtypes = [*dtypes_of(asked.dtype, pair.target.device)]
-        if rounding and asked.dtype == "auto" and can_quantise(pair.target.device):
-            dtypes.append(torch.int8)
+        dtypes = dtypes_of(asked.dtype, pair.target.device, rounding)
         found = fastest(pair.target, dtypes, [asked.threads] if asked.threads else (),
                         lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
                                           for tokens in (1, 5)),

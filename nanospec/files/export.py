@@ -5,7 +5,7 @@ OUT/eagle3.
     nanospec export OUT --weights FOLDER        # one that train_tiny.py wrote
     nanospec export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
 
-FOLDER may hold a target of others, or be called as demo.py calls it: then the head alone is
+FOLDER may hold a target of others, or be called as `nanospec demo` calls it: then the head alone is
 written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
 how to go on.
 """
