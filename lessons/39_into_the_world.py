@@ -172,7 +172,7 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 # docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. It also has a recipe for
 # vLLM on a CPU, which was run: there it writes our greedy tokens in as many rounds, and above
 # temperature 0 our judge finds its speculation wrong (docs/JUDGE.md). The other direction works,
-# too: a Llama, Qwen2 or Qwen3 folder can be our target. `python demo.py --weights FOLDER` runs
+# too: a Llama, Qwen2 or Qwen3 folder can be our target. `nanospec demo --weights FOLDER` runs
 # FOLDER/target and FOLDER/draft.
 
 # %%

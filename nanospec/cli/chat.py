@@ -22,7 +22,7 @@ from nanospec.cli import options
 from nanospec.cli.chosen import keeping, tuned
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.method_options import TURNS, chosen_drafters, options_of, read_pair
-from nanospec.cli.quantities import answer_of
+from nanospec.cli.quantities import RUN, answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
@@ -46,6 +46,7 @@ WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
 SCARCE = 0.2            # of the context: with less room left it is announced
 FEW = 2                 # turns in which a look of seconds measures what calls cost
 PLAIN = 6               # plain steps that are timed after an answer; the first warms up
+LOOPS = 0.1             # of an answer's runs: if more have stood in it before, that is said
 
 
 @command("chat")
@@ -182,8 +183,10 @@ class Chat:
         note(f"cut at {self.most:,} tokens; " * cut
              + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
              f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
-             f"{its['baseline_tokens_per_s']:.1f} here: "
-             f"{its['speedup']:.2f} times as fast")
+             f"{its['baseline_tokens_per_s']:.1f} here: {its['speedup']:.2f} times as fast "
+             f"({its['least']:.2f} to {its['most']:.2f})"
+             + (its["repeated"] > LOOPS) * (f"; the answer repeats itself: {its['repeated']:.0%} "
+                                            f"of its runs of {RUN} tokens stood in it before"))
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
                  "begins anew")

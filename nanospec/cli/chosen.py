@@ -79,18 +79,18 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     """Convert both models, in place, to what an earlier start has found to be fastest here, else
     what a look of some seconds finds, or with --measure a careful one; and say what that is.
 
-    rounding: int8, which rounds more, is what "auto" means where the processor has units for it.
+    rounding: "auto" may mean int8, which rounds more. A look takes it wherever the processor has
+    units for it.
     """
     models = [model for model in pair[:2] if model is not None]
 
     def look() -> list[Tuning]:
         if asked.measure:
-            autotune(*pair[:2], asked.dtype, asked.threads)
+            autotune(*pair[:2], asked.dtype, asked.threads, rounding=rounding)
             return [tuning_of(model) for model in models]
         int8 = rounding and asked.dtype == "auto" and can_quantise(pair.target.device)
-        found = fastest(pair.target,
-                        dtypes_of("int8" if int8 else asked.dtype, pair.target.device),
-                        [asked.threads] if asked.threads else (),
+        dtypes = dtypes_of("int8" if int8 else asked.dtype, pair.target.device)
+        found = fastest(pair.target, dtypes, [asked.threads] if asked.threads else (),
                         lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
                                           for tokens in (1, 5)),
                         glance=GLANCE, turns=1)

@@ -156,7 +156,8 @@ class Demo(Chosen):
             drafter = ClockedDrafter(drafter)
         dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
         request = self.request | {"compiler": compiler}
-        list(self.method(target, draft).run(self.ids, **request | {"max_new_tokens": FEW}))
+        few = min(FEW, request["max_new_tokens"])
+        list(self.method(target, draft).run(self.ids, **request | {"max_new_tokens": few}))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn

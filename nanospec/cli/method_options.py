@@ -9,6 +9,7 @@ from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
+from nanospec.files.earlier import digest_of
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT
 from nanospec.methods.trees.drawn import TreeDrafter
@@ -66,19 +67,21 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     """
     keep = keep or (lambda what, find, **about: find())
 
+    longest = max(map(len, prompts))
+
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
-        found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)), turns,
-                              **sampling)
+        found = measure_costs(target, draft, range(1, most + 2), longest, turns, **sampling)
         return found.c, [*found.v.items()]
 
     @cache
     def costs() -> tuple[float, dict[int, float]]:
-        c, v = keep("costs", find_costs, most=most, **sampling)
+        c, v = keep("costs", find_costs, most=most, context=longest, **sampling)
         return c, dict(v)
 
     if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
         find_tree = partial(best_topology, target, draft, prompts, **sampling)
-        given = given | {"topology": keep("tree", find_tree, **sampling)}
+        given = given | {"topology": keep("tree", find_tree, prompts=digest_of("", prompts),
+                                          **sampling)}
     return given | {"costs": costs}
 
 

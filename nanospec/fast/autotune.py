@@ -93,7 +93,11 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
-        seen = [glance(set_up(copy, tuning)) for tuning, copy in candidates]
+        seen = []
+        with announced(what, at_once=False, steps=len(candidates)) as step:
+            for tuning, copy in candidates:
+                seen.append(glance(set_up(copy, tuning)))
+                step()
         candidates = [candidate for candidate, took in zip(candidates, seen)
                       if took <= HOPELESS * min(seen)]
     parts: dict[Tuning, list[float]] = {tuning: [] for tuning, _ in candidates}
@@ -124,14 +128,15 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
 
 
 def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
-             threads: int | None = None, compiler: Callable | None = None, rows: int = 1) -> str:
+             threads: int | None = None, compiler: Callable | None = None, rows: int = 1,
+             rounding: bool = False) -> str:
     """Convert both, in place, each to its fastest tuning here, and say what that is; threads are
     the target's.
 
     The target's tuning is the one in which a plain step and a round together take least: in some a
     step on one token is quick and one on five is slow.
     rows: texts at once. What is fastest for one need not be for many, which take more arithmetic.
-    dtype, threads: "auto" and None, or the only ones to try.
+    dtype, threads: "auto" and None, or the only ones to try. rounding: whether "auto" has int8.
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
@@ -142,26 +147,27 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
         return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
 
     counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
-    convert(target, dtypes_of(dtype, target.device), counts, seconds, compiler,
+    convert(target, dtypes_of(dtype, target.device, rounding), counts, seconds, compiler,
             "measuring which data type, threads and weight layout are fastest here")
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
         return words
-    autotune_draft(target, draft, dtype, compiler, rows)
+    autotune_draft(target, draft, dtype, compiler, rows, rounding)
     return f"{words}, draft in {described(draft)}"
 
 
 def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
-                   compiler: Callable | None = None, rows: int = 1) -> None:
+                   compiler: Callable | None = None, rows: int = 1,
+                   rounding: bool = False) -> None:
     """Convert the draft model alone, in place, to what is fastest beside this target, which is
     tuned.
 
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes
     longer. Of many rows a step takes long enough to be measured alone.
-    dtype: int8 is for the target's sake. The draft model may then have any, since no text depends
-    on it.
+    dtype, rounding: int8 is for the target's sake. The draft model may then have any, since no text
+    depends on it.
     """
     def seconds(copy: Any) -> float:
         if compiler:
@@ -169,9 +175,9 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
         return (round_seconds(target, copy) if rows == 1
                 else draft_seconds(copy, rows=rows, repeats=3, warm_up=1))
 
-    dtypes = dtypes_of(dtype, target.device)
     if dtype == "int8":
-        dtypes = [*dtypes_of("auto", target.device), torch.int8]
+        dtype, rounding = "auto", True
+    dtypes = dtypes_of(dtype, target.device, rounding)
     convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler,
             "the same for the draft model")
 
@@ -197,10 +203,13 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
                                  for setup in setups)
 
 
-def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:
-    """Of "auto" those that can be had there, else the one of this name, or RequestError."""
+def dtypes_of(name: str, device: torch.device, rounding: bool = False) -> Sequence[torch.dtype]:
+    """Of "auto" those that can be had there, else the one of this name, or RequestError. rounding:
+    whether int8, which rounds more, is among the former.
+    """
+    every = (*DTYPES, torch.int8) if rounding else DTYPES
     lacking = [dtype for dtype, (_, can) in COPIES.items() if not can(device)]
-    found = ([dtype for dtype in DTYPES if dtype not in lacking] if name == "auto"
+    found = ([dtype for dtype in every if dtype not in lacking] if name == "auto"
              else [getattr(torch, name)])
     if found[0] in lacking:
         raise RequestError(f"--dtype {name} is for x86 processors"

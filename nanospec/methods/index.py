@@ -1,4 +1,4 @@
-"""The index of the rooms: every drafter and every rule that demo.py and the bench know by name.
+"""The index of the rooms: every drafter and every rule that the commands know by name.
 
 Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
 here.

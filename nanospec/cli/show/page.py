@@ -1,5 +1,5 @@
-"""The page that demo.py --html writes: a run replayed round by round, the formulas, and one node to
-play with.
+"""The page that `nanospec demo --html` writes: a run replayed round by round, the formulas, and one
+node to play with.
 
 It is one file, opens in any browser and loads nothing. All that is the same on every page stands in
 web/: the HTML, its style, and a script for each view. Python adds the run, which is the rounds' own
