@@ -111,8 +111,8 @@ def load_saved(path: Path) -> dict:
             raise ValueError(f"the checksum of {damaged} is wrong")
         file.seek(0)
         saved = torch.load(file, map_location="cpu", weights_only=True)
-        check_claimed(sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(saved)),
-                      size)
+        claimed = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(saved))
+        check_claimed(claimed // 2, size)               # a tied matrix stands there under two names
     except Exception as error:          # there is no list of what torch makes of a stranger's bytes
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
     if not isinstance(saved, dict):

@@ -35,15 +35,15 @@ def read_added(engine: Any, folder: Path, config: Mapping) -> None:
     added_tokens.json know. PairError where they have other ids there.
     """
     named = config.get("added_tokens_decoder")
-    told = {i: token for i, token in named.items() if isinstance(token, dict)
-            and isinstance(token.get("content"), str)} if isinstance(named, dict) else {}
-    known = {token["content"] for token in told.values()}
-    told |= {i: {"content": name} for name, i in read_json(folder / "added_tokens.json").items()
-             if name not in known}
-    if not all(str(i).isdecimal() for i in told):
+    told = [(i, token) for i, token in named.items() if isinstance(token, dict)
+            and isinstance(token.get("content"), str)] if isinstance(named, dict) else []
+    known = {token["content"] for _, token in told}
+    told += [(i, {"content": name}) for name, i in read_json(folder / "added_tokens.json").items()
+             if name not in known]
+    if not all(str(i).isdecimal() for i, _ in told):
         raise PairError(f"{folder}: its added tokens have ids that are no numbers")
     added, more = added_to(engine), []
-    for _, token in sorted(told.items(), key=lambda item: int(item[0])):
+    for _, token in sorted(told, key=lambda item: int(item[0])):
         flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized")
                  if type(token.get(name)) is bool}
         name, special = token["content"], token.get("special") is True
@@ -52,7 +52,7 @@ def read_added(engine: Any, folder: Path, config: Mapping) -> None:
         elif special and not added[name].special:
             more.append(as_special(added[name]))
     engine.add_tokens(more)                             # in this order they get the next ids
-    wrong = [token["content"] for i, token in told.items()
+    wrong = [token["content"] for i, token in told
              if engine.token_to_id(token["content"]) != int(i)]
     if wrong:
         raise PairError(f"{folder}: tokenizer.json lacks tokens that the other files have, or has "

@@ -97,7 +97,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 @contextmanager
 def written_aside(folder: Path) -> Iterator[Path]:
-    """A folder beside this one, which becomes it when all is written; else nothing is left."""
+    """A folder beside this one, which becomes it once all is written; else nothing is left."""
     beside = folder.with_name(folder.name + ".partial")
     shutil.rmtree(beside, ignore_errors=True)           # of a run that was killed
     beside.mkdir(parents=True)

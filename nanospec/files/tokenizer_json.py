@@ -186,11 +186,11 @@ class FolderTokenizer:
         """FileNotFoundError, or PairError for no tokenizer, or where nothing ends a text."""
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
         data = read_file(path)
+        config, special = named_in(folder)
         with refusing(f"{path} is cut short, or is no tokenizer", PairError):
             check_growth(json.loads(data))              # before the engine obeys it
             engine = tokenizers.Tokenizer.from_buffer(data)
-        config, special = named_in(folder)
-        read_added(engine, folder, config)
+            read_added(engine, folder, config)
         of_tokenizer = engine.token_to_id(special.get("eos_token", ""))
         if of_tokenizer is None and special.get("eos_token"):
             raise PairError(f"{folder} names the token {one_line(repr(special['eos_token']))}, "
@@ -201,7 +201,7 @@ class FolderTokenizer:
                             "its config.json")
         more = config.get("additional_special_tokens") or ()
         names = [special[name] for name in ("bos_token", "eos_token") if name in special]
-        names += [str(name.get("content")) if isinstance(name, dict) else str(name)
+        names += [str(name.get("content") if isinstance(name, dict) else name)
                   for name in more] if isinstance(more, list) else []
         with refusing(f"{path} cannot be used", PairError):
             return cls(engine, ends, template_of(folder, config, special), names)
@@ -229,7 +229,8 @@ def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
     special = {name: token.get("content") if isinstance(token, dict) else token
                for name, token in (read_json(folder / "special_tokens_map.json") | config).items()
                if name.endswith("_token")}
-    return config, {name: token for name, token in special.items() if isinstance(token, str)}
+    return config, {name: token.encode(errors="replace").decode()       # no half characters
+                    for name, token in special.items() if isinstance(token, str)}
 
 
 def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:

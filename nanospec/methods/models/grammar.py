@@ -62,7 +62,7 @@ class Grammar:
                                "follow")
         self.after = torch.where(self.allowed, table, table[0].clamp(min=0))
         self.at_once = at_once
-        if at_once:             # one state more, that of a prompt, after which the text opens
+        if at_once:                     # one state more, that of a prompt
             self.allowed = F.pad(self.allowed, (0, 0, 0, 1), value=True)
             self.after = F.pad(self.after, (0, 0, 0, 1))
 
@@ -187,8 +187,8 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
                                                 device="cpu")))
         expression.check_size(len(order))
         if looked > MOST_LOOKS or len(order) * vocab_size > MOST_ENTRIES:
-            raise RequestError(f"the pattern {one_line(pattern)!r} is too large for a vocabulary "
-                               f"of {vocab_size:,} tokens")
+            raise RequestError(f"the pattern {one_line(pattern)!r} is too large for a "
+                               f"vocabulary of {vocab_size:,} tokens")
     table = torch.stack([*rows, none])
     table[0, opening] = 1
     # Below, -1 is a state, too, the last of all: none leads on from it.
@@ -207,7 +207,7 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
     if (table[1:, opening] >= 0).any():
         raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no "
                            "place for it")
-    return Grammar(table, at_once=not opens)    # then nothing led on from state 0: it is gone
+    return Grammar(table, at_once=not opens)        # nothing led on from its state 0: it is gone
 
 
 def spelling_tree(pieces: dict[int, str]) -> dict:
