@@ -14,10 +14,10 @@ environment of their own:
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
 
-From top to bottom: the sizes, the text, the training with its four phases, the loop, the command.
-The same seed and steps give the same weights on the same machine, resumed or not. (On CUDA, kernels
-that add in no fixed order can make the last bits differ.) Left out: more than one device, dropout,
-averages of weights.
+From top to bottom: the sizes, the batches, the training with its four phases, the loop, the
+command. The same seed and steps give the same weights on the same machine, resumed or not. (On
+CUDA, kernels that add in no fixed order can make the last bits differ.) Left out: more than one
+device, dropout, averages of weights.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -27,19 +27,12 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
 import copy
 import hashlib
 import math
-import os
-import re
-import signal
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -47,14 +40,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from nanospec.cli.launch import Parser, command
-from nanospec.cli.options import HERE, SEED, option
+from nanospec.cli.launch import Parser, command, signals
+from nanospec.cli.options import HERE, NEW_FOLDER, SEED
 from nanospec.cli.show.figures import AMBER, BLUE, GREEN, blank
 from nanospec.errors import NanospecError, PairError, RequestError, TextError, one_line
 from nanospec.fast.clock import announced
 from nanospec.fast.compiled import compiler_for
+from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.files.checkpoint import load_pair, load_saved, save_atomically, save_model
-from nanospec.files.corpus import SKIPPED_FOLDERS, read_texts
+from nanospec.files.corpus import HeldOut, read_texts, to_ids
+from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
 from nanospec.files.ready import available
 from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
 from nanospec.generate import generate
@@ -96,112 +91,17 @@ SIZES = {
                  shallow=8, batch=8, steps=(4000, 5000, 1500, 3000),
                  rate=(2e-3, 1e-3, 3e-3, 1.5e-3), look=250, written=4096),
 }
-
-# ------------------------------------------------------------------------------------- the text
-
-# What nanospec needs, but for what has no permissive licence (certifi).
-DEPENDENCIES = """torch numpy tiktoken matplotlib rich regex requests urllib3 idna
-    charset-normalizer pillow contourpy cycler fonttools packaging pyparsing python-dateutil six
-    markdown-it-py mdurl pygments filelock typing-extensions sympy mpmath networkx jinja2
-    markupsafe fsspec""".split()
-# Copies of other packages, and tests by a name.
-COPIES = {"_vendor", "vendored", "extern", "third_party", "_distutils", "testing"}
-COPYLEFT = re.compile(r"General Public Licen[cs]e|\b[AL]?GPL|Mozilla Public|\bMPL\b|Eclipse Public")
-MOST = 2_000_000            # characters of one package: ten packages teach more than a big one
-LONGEST = 200_000           # characters of one file: a longer one is mostly a list
-LONG_LINE = 40              # characters of a line by which a copied file is known
-AGAIN = 10                  # how often the standard library is read where a package is read once
+PHASES = ("shallow", "target", "draft", "distil")
+FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
+AGAIN = 10                              # how often the standard library is read, packages once
+WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
+SHORT = 0.5                             # the part of the target's steps with windows half as long
+PROMPT, AT_ONCE, PIECE = 64, 256, 8     # tokens, texts at once and tokens at once when it writes
+SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
+LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
 
 
-class Texts(NamedTuple):
-    """One string a file: what the models are to write like, packages, and what is held out."""
-
-    first: list[str]
-    more: list[str]
-    held: list[str]
-
-
-def texts_for(paths: Sequence[Path], list_of_packages: Path | None, console: Console) -> Texts:
-    """Those of `paths`, or the standard library and packages: the listed ones, or what nanospec
-    needs, as far as it is installed.
-    """
-    if paths:
-        parts = [read_texts(path) for path in paths]
-        return Texts(sum((train for train, _ in parts), []), [], sum((held for _, held in parts), []))
-    first, held = read_texts()
-    names = check_installed(list_of_packages, console) if list_of_packages else DEPENDENCIES
-    judged_on = {line for text in held for line in text.split("\n") if len(line) >= LONG_LINE}
-    return Texts(first, [text for name in names for text in package(name, judged_on)], held)
-
-
-def listed(path: Path) -> dict[str, str]:
-    """The packages of a file that pip reads, and their versions. "python" and "tokens" are among
-    them, from the lines `# python VERSION` and `# tokens COUNT DIGEST`.
-    """
-    text = path.read_text(encoding="utf-8")
-    packages = re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
-    if not packages:
-        raise TextError(f"{path} lists no package: its lines are NAME==VERSION")
-    return dict(re.findall(r"^# (python|tokens) (.+)$", text, re.MULTILINE) + packages)
-
-
-def check_installed(path: Path, console: Console) -> list[str]:
-    """The names of the listed packages. TextError if one is missing; another version is said."""
-    wanted = listed(path)
-    here = {name: version_of(name) for name in wanted if name != "tokens"}
-    missing = [name for name, version in here.items() if not version]
-    if missing:
-        raise TextError(f"{path} lists {len(missing)} packages that are not installed here, "
-                        f"{', '.join(missing[:3])}{', ...' * (len(missing) > 3)}: pip install "
-                        f"--no-deps -r {path} gets them, in an environment of their own")
-    for name, version in here.items():
-        if version != wanted[name]:
-            console.print(f"{name} is {version} here and {wanted[name]} in {path}: the weights "
-                          "will be others", style="red", markup=False)
-    return [name for name in here if name != "python"]
-
-
-def version_of(name: str) -> str:
-    """Of what is installed here, without the name of a build; "" if it is not."""
-    with suppress(metadata.PackageNotFoundError):
-        return sys.version.split()[0] if name == "python" else metadata.version(name).split("+")[0]
-    return ""
-
-
-def package(name: str, judged_on: set[str]) -> Iterator[str]:
-    """The Python sources of an installed package, up to MOST characters. judged_on: the long lines
-    of what is held out.
-    """
-    files = []
-    with suppress(metadata.PackageNotFoundError):
-        files = [file for file in metadata.files(name) or [] if file.suffix == ".py"
-                 and not (COPIES | SKIPPED_FOLDERS) & set(file.parts)]
-    left = MOST
-    for file in sorted(files, key=lambda file: hashlib.sha256(file.as_posix().encode()).digest()):
-        with suppress(OSError, UnicodeDecodeError):
-            text = Path(str(file.locate())).read_text(encoding="utf-8")
-            if len(text) <= left and worth_reading(text, judged_on):
-                left -= len(text)
-                yield text
-
-
-def worth_reading(text: str, judged_on: set[str]) -> bool:
-    """Not written by a program, no table, no copy of what is held out, and no licence in it that
-    asks the same of its copies.
-    """
-    long = [line for line in text.split("\n") if len(line) >= LONG_LINE]
-    return (0 < len(text) <= LONGEST and "generated" not in text[:600].lower()
-            and sum(map(text.count, "0123456789")) <= len(text) / 10
-            and sum(line in judged_on for line in long) <= len(long) / 20
-            and not COPYLEFT.search(text[:4000]))
-
-
-def to_tokens(texts: Sequence[str], tokenizer: Any) -> Tensor:
-    """All texts as one row (N,), end of text before each and after the last."""
-    end = torch.tensor([tokenizer.end_of_text], dtype=torch.int32)
-    parts = [torch.tensor(tokenizer.encode(text), dtype=torch.int32) for text in texts]
-    return torch.cat([end, *(part for text in parts for part in (text, end))])
-
+# --------------------------------------------------------------------------------- the batches
 
 def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
     """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn
@@ -222,88 +122,6 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
     first = (offset + dealt * context)[:, None].to(ids.device, non_blocking=True)
     rows = ids[first + torch.arange(context + 1, device=ids.device)].long()
     return rows[:, :-1], rows[:, 1:]
-
-
-class HeldOut(NamedTuple):
-    """A held-out text, all its files in a row."""
-
-    ids: Tensor
-    bytes: int
-
-    def bits(self, loss: float) -> float:
-        """Nats per token -> bits per byte, which can be compared between tokenizers."""
-        return loss * len(self.ids) / self.bytes / math.log(2)
-
-    def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs and their next tokens, each (windows, context): cut one after the other."""
-        count = min(most or len(self.ids), (len(self.ids) - 1) // context)
-        if count < 1:
-            raise TextError(f"too little text is held out: {len(self.ids):,} tokens do not fill "
-                            f"one window of {context}")
-        rows = self.ids[:count * context + 1].long()
-        return rows[:-1].view(count, context), rows[1:].view(count, context)
-
-
-# --------------------------------------------------------------------------------- the training
-
-PHASES = ("shallow", "target", "draft", "distil")
-FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
-SHORT = 0.5                             # the part of the target's steps with windows half as long
-PROMPT, AT_ONCE, PIECE = 64, 256, 8     # tokens, texts at once and tokens at once when it writes
-# torch says that a norm of float32 weights is not its fastest one. They stay in float32.
-warnings.filterwarnings("ignore", "Mismatch dtype between input and weight")
-
-
-@cache
-def bfloat16_is_faster(device: str) -> bool:
-    """Whether a product of matrices in bfloat16 takes less time than in float32 there: measured
-    once, CUDA taken for granted. Without units for it, a processor needs three times as long.
-    """
-    if device != "cpu":
-        return True
-    took = {}
-    for dtype in (torch.bfloat16, torch.float32):
-        x, weight = torch.ones(1024, 384, dtype=dtype), torch.ones(1024, 384, dtype=dtype)
-        F.linear(x, weight)
-        for _ in range(5):
-            began = time.perf_counter()
-            F.linear(x, weight)
-            took[dtype] = min(time.perf_counter() - began, took.get(dtype, float("inf")))
-    return took[torch.bfloat16] < took[torch.float32]
-
-
-def mixed(x: Tensor) -> torch.autocast:
-    """Products in bfloat16 where that is faster, on the device of x. Weights, losses and their sums
-    stay in float32.
-    """
-    return torch.autocast(x.device.type, torch.bfloat16, enabled=bfloat16_is_faster(x.device.type))
-
-
-def learning_rate(step: int, steps: int, top: float, falls: bool = True) -> float:
-    """Up in a straight line, level, and down in a straight line if it falls at all."""
-    down = (steps - step) / (COOL_DOWN * steps) if falls else 1.0
-    return top * min(1.0, (step + 1) / WARM_UP, down)
-
-
-def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW; only matrices decay. (Muon for them was worse at equal minutes, at three rates.)"""
-    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
-              {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
-
-
-def grown(shallow: GPT, config: Config) -> GPT:
-    """A deeper GPT, whose blocks are those of a shallow one, the whole stack again and again (Du et
-    al. 2024, arXiv 2405.15319). It is worse at first, and after minutes better than a new one.
-    """
-    deep = GPT(config).to(shallow.device)
-    for name, part in deep.named_children():
-        if name != "blocks":
-            part.load_state_dict(getattr(shallow, name).state_dict())
-    for layer, block in enumerate(deep.blocks):
-        block.load_state_dict(shallow.blocks[layer % len(shallow.blocks)].state_dict())
-    return deep
 
 
 @torch.no_grad()
@@ -333,6 +151,34 @@ def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
         p_target = logits[:, -1].float().softmax(-1)
         tokens[:, length:length + 1] = torch.multinomial(p_target, 1, generator=chance)
     return tokens
+
+
+# -------------------------------------------------------------------------------- the training
+
+def learning_rate(step: int, steps: int, top: float, falls: bool = True) -> float:
+    """Up in a straight line, level, and down in a straight line if it falls at all."""
+    down = (steps - step) / (COOL_DOWN * steps) if falls else 1.0
+    return top * min(1.0, (step + 1) / WARM_UP, down)
+
+
+def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """AdamW; only matrices decay. (Muon for them was worse at equal minutes, at three rates.)"""
+    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
+
+
+def grown(shallow: GPT, config: Config) -> GPT:
+    """A deeper GPT, whose blocks are those of a shallow one, the whole stack again and again (Du et
+    al. 2024, arXiv 2405.15319). It is worse at first, and after minutes better than a new one.
+    """
+    deep = GPT(config).to(shallow.device)
+    for name, part in deep.named_children():
+        if name != "blocks":
+            part.load_state_dict(getattr(shallow, name).state_dict())
+    for layer, block in enumerate(deep.blocks):
+        block.load_state_dict(shallow.blocks[layer % len(shallow.blocks)].state_dict())
+    return deep
 
 
 class Training:
@@ -369,7 +215,8 @@ class Training:
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0
-        if self.name != "shallow" and self.target.config != self.size.target:
+        self.name, self.steps = self.phases[phase], self.size.steps[phase]
+        if self.name in ("target", "draft", "distil") and self.target.config != self.size.target:
             self.models["target"] = grown(self.target, self.size.target)
         if self.compiled:
             self.compile()
@@ -379,15 +226,6 @@ class Training:
         for model in self.models.values():
             for block in model.blocks:
                 block.compile(dynamic=False)        # once a model: its blocks are alike
-
-    @property
-    def name(self) -> str:
-        return self.phases[self.phase]
-
-    @property
-    def steps(self) -> int:
-        """Of this phase."""
-        return self.size.steps[self.phase]
 
     @property
     def target(self) -> GPT:
@@ -412,18 +250,17 @@ class Training:
         return loss.detach()
 
     def loss(self) -> Tensor:
-        """Of this step's batch: cross-entropy, nats per token; at last total variation, since alpha
-        = 1 - TV (DistillSpec, Zhou et al. 2023, arXiv 2310.08461).
-        """
+        """Of this step's batch."""
         short = self.name == "shallow" or self.name == "target" and self.step < SHORT * self.steps
         cut = 2 if short else 1         # attention to less takes less time
         x, y = batch_at(self.ids, self.step, self.size.batch * cut,
                         self.size.target.context // cut, self.seed + self.phase)
-        if self.name == "distil":
-            x = self.half_written(x)
-        return self.loss_of(x, y)
+        return self.loss_of(self.half_written(x) if self.name == "distil" else x, y)
 
     def loss_of(self, x: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (DistillSpec,
+        Zhou et al. 2023, arXiv 2310.08461).
+        """
         with mixed(x):
             logits = self.model(x)
             if self.name == "distil":
@@ -437,18 +274,19 @@ class Training:
         """A batch, half of it exchanged for texts that the target has written: the draft will be
         used on such text.
         """
-        half, rows = self.size.batch // 2, self.size.written
-        while (missing := rows - AT_ONCE * len(self.written)) > 0:
-            seed = self.seed * 1_000_003 + len(self.written)
-            self.written.append(written_by(self.target, self.ids, min(AT_ONCE, missing), seed,
-                                           self.between).int())
-        numbers = [number % rows for number in range(self.step * half, (self.step + 1) * half)]
-        texts = [self.written[number // AT_ONCE][number % AT_ONCE] for number in numbers]
-        return torch.cat([x[half:], torch.stack(texts).long()]) if half else x
+        half, rows, texts = self.size.batch // 2, self.size.written, []
+        for number in range(self.step * half, (self.step + 1) * half):
+            part, row = divmod(number % rows, AT_ONCE)
+            if part == len(self.written):
+                self.written.append(written_by(
+                    self.target, self.ids, min(AT_ONCE, rows - part * AT_ONCE),
+                    self.seed * 1_000_003 + part, self.between).int())
+            texts.append(self.written[part][row].long())
+        return torch.stack([*x[half:], *texts])
 
     @torch.no_grad()
-    def held_out_loss(self, held: HeldOut, most: int | None = None) -> float:
-        """The mean over a held-out text, or its first `most` windows. Not compiled, since the last
+    def held_out_loss(self, held: HeldOut, most: int) -> float:
+        """The mean over the first `most` windows of a held-out text. Not compiled, since the last
         batch is a short one.
         """
         x, y = held.windows(self.size.target.context, most)
@@ -466,9 +304,6 @@ class Training:
 
     def save(self) -> None:
         """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
-        ranks = self.out / FILES[0]
-        if isinstance(self.tokenizer, Tokenizer) and not ranks.exists():    # others' are not copied
-            self.tokenizer.save(ranks)
         self.save_models()
         state = {name: model.state_dict() for name, model in self.models.items()}
         state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of",
@@ -477,6 +312,8 @@ class Training:
         save_atomically(state, self.out / self.files[-1])
 
     def save_models(self) -> None:
+        if not (self.out / FILES[0]).exists():
+            self.tokenizer.save(self.out / FILES[0])
         for name in "target", "draft":
             save_model(self.models[name], self.out / f"{name}.pt", self.tokenizer)
 
@@ -506,56 +343,46 @@ class Training:
                             f"{one_line(error)}") from error
 
     def draw(self) -> None:
-        """The picture of the losses, beside the weights."""
-        figure, panels = blank("training", 2)
-        colours = {"shallow": GREEN, "target": GREEN, "draft": AMBER, "distil": BLUE}
-        for number, (phase, colour) in enumerate(colours.items()):
+        """The losses of all looks, beside the weights."""
+        figure, panels = blank("training (thick: held out, thin: one batch)", 2)
+        panels[0].set_ylabel("cross-entropy, nats per token")
+        panels[1].set_ylabel("rejected draft tokens")
+        for number, colour in enumerate((GREEN, GREEN, AMBER, BLUE)):
             rows = [row for row in self.history if row[0] == number]
-            if rows:
-                axes, steps = panels[phase == "distil"], [row[1] for row in rows]
-                axes.plot(steps, [row[2] for row in rows], color=colour, linewidth=1, alpha=0.5)
-                axes.plot(steps, [row[3] for row in rows], color=colour, linewidth=2)
-                axes.annotate(f"{phase} {rows[-1][3]:.2f}", (steps[-1], rows[-1][3]), ha="right",
-                              xytext=(0, 16), textcoords="offset points", color=colour)
-        for axes, title in zip(panels, ("cross-entropy, nats per token", "rejected draft tokens")):
-            axes.set_ylabel(title)
-            axes.set_xlabel("step (thick: held out, thin: one training batch)")
+            for column, width in (2, 1), (3, 2):
+                panels[number == 3].plot([row[1] for row in rows], [row[column] for row in rows],
+                                         color=colour, linewidth=width)
         figure.savefig(self.out / "loss.png", format="png", dpi=160)
 
 
-# ------------------------------------------------------------------------------------- the loop
-
-SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
-LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
-
+# ------------------------------------------------------------------------------------ the loop
 
 class Stopped(Exception):
     """The training is to stop, before a step or within one that has not changed anything yet."""
 
 
-def run(training: Any, held: Any, console: Console, minutes: float = math.inf) -> bool:
+def run(training: Any, held: HeldOut | None, console: Console, minutes: float = math.inf) -> bool:
     """Train to the end of the last phase, or until --minutes are over or a signal comes: then it
     returns False. Saved either way.
     """
     began = saved_at = time.monotonic()
-    size, got = training.size, []
-
-    def look() -> None:
-        if got or time.monotonic() - began > minutes * 60:
-            raise Stopped
-
-    training.between = look             # a target may write texts for minutes before a step
+    size = training.size
     columns = (TextColumn("{task.description:7}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("loss {task.fields[loss]:.3f}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
-    with signals(got), Progress(*columns, console=console) as progress:
+    with signals() as got, Progress(*columns, console=console) as progress:
+        def between() -> None:          # steps, and while the target writes texts for minutes
+            if got or time.monotonic() - began > minutes * 60:
+                raise Stopped
+
+        training.between = between
         try:
             while True:
                 bar = progress.add_task(training.name, total=training.steps,
                                         completed=training.step, loss=math.nan, speed=0.0)
                 shown, shown_at = training.step, time.monotonic()
                 while training.step < training.steps:
-                    look()
+                    between()
                     of_step, step = training.take_step(), training.step
                     looks = step % size.look == 0 or step == training.steps
                     # The loss is read now and then, for that is to wait for the device.
@@ -581,13 +408,13 @@ def run(training: Any, held: Any, console: Console, minutes: float = math.inf) -
             pass
         training.save()
     training.draw()
-    if training.phase + 1 < len(training.phases) or training.step < training.steps:
+    finished = training.phase == len(training.phases) - 1 and training.step == training.steps
+    if not finished:
         console.print(f"stopped; everything is in {training.out}. Go on with --resume.",
                       markup=False)
         if got:
             raise SystemExit(128 + got[0])
-        return False
-    return True
+    return finished
 
 
 def save_if_possible(training: Any, console: Console) -> None:
@@ -595,33 +422,10 @@ def save_if_possible(training: Any, console: Console) -> None:
     try:
         training.save()
     except OSError as error:
-        console.print(f"train_tiny: {error}; training goes on", style="red", markup=False)
+        console.print(f"{error}; training goes on", style="red", markup=False)
 
 
-@contextmanager
-def signals(got: list[int]) -> Iterator[None]:
-    """Within it, SIGINT and SIGTERM end nothing: they are listed, and the loop stops after the
-    step.
-    """
-    before = {number: signal.signal(number, lambda number, frame: got.append(number))
-              for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-# ---------------------------------------------------------------------------------- the command
-
-def can_be_made(folder: Path) -> bool:
-    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
-    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    return nearest.is_dir() and os.access(nearest, os.W_OK)
-
-
-NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
-
+# --------------------------------------------------------------------------------- the command
 
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
@@ -634,15 +438,19 @@ def options() -> Parser:
         help="learn from these files and folders instead")
     add("--steps", type=int, nargs="+", metavar="N", help=f"steps of the {len(PHASES)} phases, "
         f"{', '.join(PHASES)}; default: those of --size")
-    add("--minutes", type=float, default=math.inf, help="stop after this time; default: never")
     add("--out", type=NEW_FOLDER, help="folder to write to; default: out/SIZE")
+    shared_options(add)
+    return parser
+
+
+def shared_options(add: Callable) -> None:
+    add("--minutes", type=float, default=math.inf, help="stop after this time; default: never")
     add("--compile", action="store_true",
         help="through torch.compile: a third faster on a CPU (on CUDA always)")
     add("--device", default=HERE, help="default: %(default)s")
     add("--seed", type=SEED, default=0,
         help="the seed of initial weights and of the order of the text; default: %(default)s")
     add("--resume", action="store_true", help="go on with the training that --out holds")
-    return parser
 
 
 @command("train_tiny")
@@ -651,39 +459,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     # What can be refused is refused before anything is read or written.
     size, out = SIZES[args.size], args.out or Path("out", args.size)
-    available(args.device)
-    size = with_steps(size, args.steps)
-    check_out(out, FILES, args.resume)
-    if not args.minutes >= 0:
-        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    check(args, len(PHASES), out, FILES)
+    size = replace(size, steps=tuple(args.steps or size.steps))
+    listed = Listed(args.texts) if args.texts else None
+    for line in listed.differs if listed else ():
+        console.print(f"{line}: the weights will be others", style="red", markup=False)
 
-    # The text in tokens. The ranks are learned from what the models are to write like.
+    # The texts: what the models are to write like, more of the kind, and what is held out.
     with announced("reading the texts", at_once=False):
-        texts = texts_for(args.text, args.texts, console)
-    known = out / FILES[0]
+        parts = [read_texts(path) for path in args.text or [None]]
+        first, held_texts = (sum(texts, []) for texts in zip(*parts))
+        more = [] if args.text else \
+            read_packages(listed.names if listed else DEPENDENCIES, held_texts)
+
+    # In tokens, by ranks that are learned from the first.
     with announced("learning a tokenizer", at_once=False):
-        tokenizer = Tokenizer.load(known) if args.resume else \
-            Tokenizer(learn_ranks("\n".join(texts.first), size.target.vocab_size - 1))
+        tokenizer = Tokenizer.load(out / FILES[0]) if args.resume else \
+            Tokenizer(learn_ranks("\n".join(first), size.target.vocab_size - 1))
     with announced("turning the texts into tokens", at_once=False):
-        first, more = to_tokens(texts.first, tokenizer), to_tokens(texts.more, tokenizer)
-        held = HeldOut(to_tokens(texts.held, tokenizer).to(args.device),
-                       sum(len(text.encode()) for text in texts.held))
-        ids = torch.cat([first] * (AGAIN if texts.more else 1) + [more]).to(args.device)
+        held = HeldOut.of(held_texts, tokenizer, args.device)
+        ids = torch.cat([to_ids(first, tokenizer).int()] * (AGAIN if more else 1)
+                        + [to_ids(more, tokenizer).int()]).to(args.device)
     held.windows(size.target.context)                   # raises where there is not one
-    if args.texts:
-        say_tokens(args.texts, ids, console)
+    if listed and (differs := listed.compared(ids)):
+        console.print(f"{differs}: the weights will be others", style="red", markup=False)
 
     # The models, new or as they were.
     compiled = (args.compile or ids.is_cuda) and compiler_for(ids.device) is not None
     training = Training(size, args.seed, ids, tokenizer, out, compiled)
     if args.resume:
         training.load()
-    console.print(f"{len(texts.first) + len(texts.more)} files, {len(ids):,} tokens to train on; "
-                  f"{len(texts.held)} files, {len(held.ids):,} tokens held out")
-    for name, config in ("target", size.target), ("draft", size.draft):
-        with torch.device("meta"):
-            weights = sum(p.numel() for p in GPT(config).parameters())
-        console.print(f"{name}: {config.layers} layers, {weights:,} weights")
+    console.print(f"{len(first) + len(more)} files, {len(ids):,} tokens to train on; "
+                  f"{len(held_texts)} files, {len(held.ids):,} tokens held out")
     out.mkdir(parents=True, exist_ok=True)              # if it cannot be written, that shows now
     training.save()
 
@@ -692,47 +499,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def with_steps(size: Any, steps: Sequence[int] | None) -> Any:
-    if not steps:
-        return size
-    if len(steps) != len(size.steps):
-        raise RequestError(f"--steps: wants {len(size.steps)} of them, got {len(steps)}")
-    if min(steps) < 1:
-        raise RequestError(f"--steps must be 1 or more, got {min(steps)}")
-    return replace(size, steps=tuple(steps))
-
-
-def check_out(out: Path, files: Sequence[str], resume: bool) -> None:
-    """PairError if a training would be written over, or there is none to resume."""
-    old = [name for name in files if (out / name).exists()]
-    if old and not resume:
+def check(args: Any, phases: int, out: Path, files: Sequence[str]) -> None:
+    """Raises for a device that is not here, for wrong numbers, and if a training would be written
+    over, or there is none to resume.
+    """
+    available(args.device)
+    if args.steps and (len(args.steps) != phases or min(args.steps) < 1):
+        raise RequestError(f"--steps: wants {phases} of them, each 1 or more, got "
+                           + " ".join(map(str, args.steps)))
+    if not args.minutes >= 0:
+        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    if args.resume:
+        load_saved(out / files[-1])
+    elif old := [name for name in files if (out / name).exists()]:
         raise PairError(f"{out} already holds {', '.join(old)}: name another folder with --out"
                         + ", or go on with --resume" * (files[-1] in old))
-    if resume:
-        load_saved(out / files[-1])
-
-
-def say_tokens(path: Path, ids: Tensor, console: Console) -> None:
-    """Whether these are the tokens that the file of packages names."""
-    found = f"{len(ids)} {hashlib.sha256(ids.cpu().numpy()).hexdigest()[:16]}"
-    if found == listed(path).get("tokens"):
-        console.print(f"the tokens are those that {path} names", markup=False)
-    else:
-        console.print(f"# tokens {found} is not what {path} names: the weights will be others",
-                      style="red", markup=False)
 
 
 def report(training: Training, held: HeldOut, console: Console) -> None:
-    """A sample of the target's text, the losses on all that is held out, and what to do next."""
-    pair = load_pair(training.out, training.ids.device)
-    ids = pair.tokenizer.encode("def ")
-    new = generate(pair.target, ids, max_new_tokens=pair.target.config.context // 2,
-                   temperature=0.8)
-    console.print(pair.tokenizer.decode([*ids, *new]), style="dim", markup=False)
-    with announced("measuring on all that is held out", at_once=False):
-        rejected = training.held_out_loss(held)
+    """A sample of the target's text, the losses on what is held out, but on no more windows than
+    were learned from, and what to do next.
+    """
+    target, _, tokenizer = load_pair(training.out, training.ids.device)
+    ids, most = tokenizer.encode("def "), training.size.batch * sum(training.size.steps)
+    new = generate(target, ids, max_new_tokens=target.config.context // 2, temperature=0.8)
+    console.print(tokenizer.decode([*ids, *new]), style="dim", markup=False)
+    with announced("measuring on what is held out", at_once=False):
+        rejected = training.held_out_loss(held, most)
         training.begin_phase(PHASES.index("target"))
-        loss = training.held_out_loss(held)
+        loss = training.held_out_loss(held, most)
     console.print(f"held out: {loss:.4f} nats a token, {held.bits(loss):.4f} bits a byte; "
                   f"{1 - rejected:.3f} of the draft tokens accepted")
     console.print(f"Next: nanospec demo --weights {training.out}", markup=False)

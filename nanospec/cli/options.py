@@ -64,6 +64,12 @@ def file(suffix: str = "") -> Callable[[str], Path]:
     return option(f"{kind} in a folder that can be written to", Path, can_be_written)
 
 
+def can_be_made(folder: Path) -> bool:
+    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
+
+
 def device(name: str) -> str:
     try:
         available(name)
@@ -72,6 +78,7 @@ def device(name: str) -> str:
     return name
 
 
+NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
