@@ -1,6 +1,9 @@
 """The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the
 tokenizer's.
 
+What a model is, its file says: weights are rounded (eight_bits.py), and a draft model knows its
+target by what is read from the file.
+
 Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot
 run code, and looked through before it is used: what is no GPT of ours is refused in one line.
 """
@@ -15,6 +18,7 @@ from zipfile import ZipFile
 import torch
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
+from nanospec.files.eight_bits import rounded, widened
 from nanospec.files.paths import fetched, write_atomically
 from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
@@ -45,30 +49,28 @@ class Pair(NamedTuple):
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
-    """Write config, weights in bfloat16, and which tokenizer they are for; whole or not at all."""
+    """Write config, weights, rounded, and which tokenizer they are for; whole or not at all."""
     check_model("the model", model)
     check_has("the tokenizer", tokenizer, "a tokenizer", "fingerprint")
-    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    state = dict(model.state_dict())
     if model.config.tied:
         del state["head.weight"]
-    save_atomically({"config": asdict(model.config), "state": state,
+    save_atomically({"config": asdict(model.config), "state": rounded(state),
                      "tokenizer": tokenizer.fingerprint()}, path)
 
 
 def save_learned(name: str, model: Learned, path: Path, target: GPT,
                  tokenizer: AnyTokenizer | None = None) -> None:
-    """Write a learned draft model in bfloat16, what it was made of, and which target it is for;
-    whole or not at all.
+    """Write a learned draft model, rounded, what it was made of, and which target it is for; whole
+    or not at all.
 
     name: one of LEARNED. In the file the parts of its decoder layer have names without "layer.".
     tokenizer: the target's. With it the file is found, among the weights that ship, by a target of
     these sizes.
     """
-    state = {name.removeprefix(LAYER): tensor.to(torch.bfloat16)
-             if tensor.is_floating_point() else tensor
-             for name, tensor in model.state_dict().items()}
+    state = {name.removeprefix(LAYER): tensor for name, tensor in model.state_dict().items()}
     found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
-    save_atomically({"learned": name, "sizes": model.sizes, "state": state,
+    save_atomically({"learned": name, "sizes": model.sizes, "state": rounded(state),
                      "target": fingerprint(target)} | found_by, path)
 
 
@@ -76,8 +78,8 @@ def fingerprint(model: GPT) -> str:
     """Two targets have the same one if their weights in bfloat16 are the same."""
     digest = hashlib.sha256()
     for weight in model.parameters():
-        rounded = weight.detach().to(torch.bfloat16).contiguous()
-        digest.update(rounded.view(torch.uint8).cpu().numpy())
+        in_16_bits = weight.detach().to(torch.bfloat16).contiguous()
+        digest.update(in_16_bits.view(torch.uint8).cpu().numpy())
     return digest.hexdigest()[:16]
 
 
@@ -128,7 +130,7 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
     if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
         raise PairError(f"{path} was trained with another tokenizer than the one beside it")
     try:
-        return ready(Config(**saved["config"]), saved["state"], device, dtype)
+        return ready(Config(**saved["config"]), widened(saved["state"]), device, dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise PairError(f"{path} is a checkpoint, but not of this GPT: "
                         f"{one_line(error)}") from error
@@ -149,7 +151,7 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
         same = saved["target"] == fingerprint(target)
         if same_weights and not same:
             raise PairError(f"{path} was trained for another target than the one beside it")
-        state, sizes = saved["state"], saved["sizes"]
+        state, sizes = widened(saved["state"]), saved["sizes"]
         sides = [side for weight in state.values() for side in weight.shape]
         largest = max([len(state), target.config.vocab_size, *sides])
         for size, number in sizes.items():              # refused before the weights are made
