@@ -19,7 +19,7 @@ import torch
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
 from nanospec.files.eight_bits import rounded, widened
-from nanospec.files.paths import fetched, write_atomically
+from nanospec.files.paths import fetched, path_of, write_atomically
 from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer
@@ -171,19 +171,24 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     return model
 
 
-def draft_of(source: Source, name: str = "gpt") -> tuple[Path, str] | None:
+def draft_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
     """Where a draft model of this name is to be read, and which it is; None if there is none for
     this target.
 
     name: as for `load_pair`.
     """
+    if name not in ("gpt", *LEARNED):
+        kind = load_saved(Path(name)).get("learned")
+        if kind not in LEARNED:
+            raise PairError(f"{name} is no draft model that python -m training wrote")
+        return Path(name), kind
     if name == "gpt":
         draft = source.draft if source.target else source.path / "draft.pt"
         if draft:
             return draft, name
     elif (source.path / f"{name}.pt").exists():
         return source.path / f"{name}.pt", name
-    return shipped_for(source.target, name) if source.target else None
+    return shipped_for(source.target, str(name)) if source.target else None
 
 
 def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
@@ -197,23 +202,29 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
 
 
 def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
-              dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
+              dtype: torch.dtype = torch.float32, draft: str | Path = "gpt") -> Pair:
     """The target, the draft and their tokenizer: the shipped pair, or what `source` names
     (files/sources.py).
 
-    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or
-    one of LEARNED. A GPT of others may have another tokenizer: then it drafts the tokens that both
-    have, and Pair.note says so. Pair.draft is None for a target alone, if "gpt" finds nothing.
+    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target;
+    one of LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may
+    have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
+    Pair.draft is None for a target alone, if "gpt" finds nothing.
     RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole,
     or not made for one another.
     """
-    if draft not in ("gpt", *LEARNED):
-        raise RequestError(f"no draft model {draft!r} here: there are gpt, {', '.join(LEARNED)}")
+    if draft not in ("gpt", *LEARNED) and path_of(draft).suffix != ".pt":
+        raise RequestError(f"no draft model {str(draft)!r} here: there are gpt, "
+                           f"{', '.join(LEARNED)}, and .pt files")
     source = source if isinstance(source, Source) else source_of(source)
     folder, foreign, found = source.path, source.target, draft_of(source, draft)
     if not found and draft != "gpt":
-        raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains "
-                        "it")
+        of = f"--weights {folder} trains one, whose file can be named" if foreign else \
+            f"--out {folder} trains it"
+        raise PairError(f"{folder} holds no {draft}.pt: python -m training {draft} {of}")
+    if found and draft in LEARNED and not foreign and not (folder / "target.pt").exists():
+        raise PairError(f"{folder} holds {draft}.pt and not the target that it is for: name the "
+                        f"target's folder or file, and {found[0]} as the draft model")
     tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
                                else Tokenizer.load(folder / "ranks.tiktoken"))
     target = (foreign.load(device, dtype) if foreign
