@@ -406,6 +406,9 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                 save_if_possible(training, console)
         except Stopped:
             pass
+        except SystemExit:              # what it shows can no longer be written
+            training.save()
+            raise
         training.save()
     training.draw()
     finished = training.phase == len(training.phases) - 1 and training.step == training.steps
