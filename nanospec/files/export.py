@@ -76,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")
-    parser.add_argument("--draft", default="gpt", help="gpt, eagle3 or the file of an EAGLE-3 head; "
-                        "default: %(default)s")
+    parser.add_argument("--draft", default="gpt", metavar="NAME",
+                        help="gpt, eagle3 or the file of an EAGLE-3 head; default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
                         "default: %(default)s")

@@ -271,8 +271,8 @@ def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys)
 @pytest.mark.parametrize("options, words", [
     (["hydro"], "hydro"), ([], "NAME"), (["mlp", "hydra"], "unrecognized arguments: hydra"),
     (["mlp", "--steps", "1", "2"], "unrecognized arguments: 2"), (["mlp", "--steps", "0"], "--steps: wants 1 of them"),
-    (["mlp", "--tokens", "49152"], "are for a target of others"), (["mlp", "--spoken", "9"], "are for a target of others"),
-    (["mlp", "--from", "it"], "are for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
+    (["mlp", "--tokens", "49152"], "for a target of others"), (["mlp", "--spoken", "9"], "for a target of others"),
+    (["mlp", "--from", "it"], "for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
     (["mlp", "--weights", "folder"], "folder is a pair of ours: name it with --out"),
     (["mlp", "--loss", "mse"], "mse"), (["mlp", "--minutes", "-1"], "--minutes must be"),
     (["mlp", "--resume"], "No such file"), (["mlp", "--out", "folder", "--text", "none"], "none is missing")])

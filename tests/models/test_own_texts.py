@@ -1,7 +1,9 @@
 """Texts that a target writes itself, what is kept of them, and a draft model that learns from them."""
 
+import re
 import shlex
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -273,6 +275,10 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
                           "1"]) == 0
     draft = load_pair(path, draft=out / "lookback.pt").draft
     assert draft.note == "" and draft.ids.tolist() != list(range(40))
+    page = (Path(__file__).parents[2] / "docs" / "SCALING.md").read_text()
+    lines = re.search(r"```python\n(from nanospec.files import load_pair\n.*?)```", page, re.S)[1]
+    exec(lines.replace("FOLDER", str(path)).replace("out/mine", str(out)), found := {})
+    assert found["request"].done and len(found["request"].tokens) == 32 and found["draft"].sizes == draft.sizes
     shutil.copytree(out / "texts", tmp_path / "on" / "texts")
     begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
     assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err

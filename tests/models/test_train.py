@@ -339,7 +339,7 @@ def test_a_training_cut_short_is_refused(whole, text, tmp_path, part):
 
 
 def test_what_is_seen_of_a_training(monkeypatch):
-    """Of 2 rows of 128 tokens, 2 s a step. Held-out text is looked at in every fifth step and the last."""
+    """Of 2 rows of 128 tokens, 30 s a step. Held-out text is looked at in every fifth step and the last."""
     now = [0.0]
     monkeypatch.setattr(train_tiny, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
@@ -355,7 +355,8 @@ def test_what_is_seen_of_a_training(monkeypatch):
     console = Console(file=StringIO(), width=200)
     assert train_tiny.run(training, "held out", console)
     lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
-    assert lines[:2] == ["draft step 5/6 loss 4.375 held out 24 2.5 min", "draft step 6/6 loss 4.250 held out 24 3.0 min"]
+    assert lines[:2] == ["draft step 5/6 loss 4.375 held out 24 2.5 min",
+                         "draft step 6/6 loss 4.250 held out 24 3.0 min"]
     assert lines[-1].endswith("6/6 loss 4.250 9 tokens/s 0:00:00")          # 256 in the last 30 seconds
     assert training.history == [(0, 5, 4.375, 2.75), (0, 6, 4.25, 2.75)]
 
@@ -400,7 +401,7 @@ def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monke
     """The library several times, the packages once, in tokens that were learned from the library."""
     read, held = read_texts(TEXT)
     monkeypatch.setattr(train_tiny, "read_texts", lambda path: (read, held))
-    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged_on: [f"# {len(names)}", f"# {len(judged_on)}"])
+    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len(names)}", f"# {len(judged)}"])
     assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "it"), "--minutes", "0"]) == 0
     tokenizer = load_pair(tmp_path / "it").tokenizer
     assert tokenizer.ranks == train(read[0], 319)

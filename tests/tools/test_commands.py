@@ -78,7 +78,7 @@ def test_the_training_is_in_a_clone_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as left:
         commands.main(["train", "--help"])
-    assert left.value.code == 0 and "--packages" in capsys.readouterr().out
+    assert left.value.code == 0 and "--texts" in capsys.readouterr().out
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
     monkeypatch.chdir(tmp_path)
     for name, file in ("train", "train_tiny.py"), ("proof", "tests/proof/__main__.py"):
