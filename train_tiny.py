@@ -258,8 +258,8 @@ class Training:
         return self.loss_of(self.half_written(x) if self.name == "distil" else x, y)
 
     def loss_of(self, x: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (DistillSpec,
-        Zhou et al. 2023, arXiv 2310.08461).
+        """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (Zhou et al.
+        2023, DistillSpec, arXiv 2310.08461).
         """
         with mixed(x):
             logits = self.model(x)
@@ -326,9 +326,11 @@ class Training:
                 if saved["made_of"][key] != mine:
                     raise TextError(f"--resume: {path} was begun with another {key}")
             phase, step = saved["phase"], saved["step"]
-            if phase not in range(len(self.phases)) or step not in range(self.size.steps[phase] + 1):
-                raise ValueError(f"phase {phase}, step {step}")
+            if phase not in range(len(self.phases)):
+                raise ValueError(f"phase {phase}")
             self.begin_phase(phase)
+            if step not in range(self.steps + 1):
+                raise ValueError(f"step {step}")
             self.step = step
             self.history = [(int(at), int(step), *map(float, found))
                             for at, step, *found in saved["history"]]
