@@ -474,8 +474,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     with announced("reading the texts", at_once=False):
         parts = [read_texts(path) for path in args.text or [None]]
         first, held_texts = (sum(texts, []) for texts in zip(*parts))
-        more = [] if args.text else \
-            read_packages(listed.names if listed else DEPENDENCIES, held_texts)
+        seen = size.batch * size.target.context * sum(size.steps)       # tokens, in all
+        if args.text or not listed and seen < sum(map(len, first)):     # the library is enough
+            more = []
+        else:
+            more = read_packages(listed.names if listed else DEPENDENCIES, held_texts)
 
     # In tokens, by ranks that are learned from the first.
     with announced("learning a tokenizer", at_once=False):

@@ -44,8 +44,8 @@ class Batch(NamedTuple):
 
 @dataclass
 class Plan:
-    """What a Size of train_tiny.py is to the pair. name, sizes: the draft model, and what it is made
-    of; target, batch, steps, rate, written: as there.
+    """What a Size of train_tiny.py is to the pair. name, sizes: the draft model, and what it is
+    made of; target, batch, steps, rate, written: as there.
     """
 
     name: str

@@ -402,12 +402,16 @@ def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monke
     read, held = read_texts(TEXT)
     monkeypatch.setattr(train_tiny, "read_texts", lambda path: (read, held))
     monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len(names)}", f"# {len(judged)}"])
-    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "it"), "--minutes", "0"]) == 0
+    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "it"), "--minutes", "0", "--steps", "999", "1",
+                            "1", "1"]) == 0
     tokenizer = load_pair(tmp_path / "it").tokenizer
     assert tokenizer.ranks == train(read[0], 319)
     tokens = train_tiny.AGAIN * len(to_ids(read, tokenizer)) + len(
         to_ids([f"# {len(train_tiny.DEPENDENCIES)}", f"# {len(held)}"], tokenizer))
     assert f"3 files, {tokens:,} tokens to train on; 1 files" in " ".join(capsys.readouterr().out.split())
+    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "few"), "--minutes", "0"]) == 0
+    assert f" 1 files, {len(to_ids(read, tokenizer)) + 1:,} tokens to train on" in " ".join(
+        ["", *capsys.readouterr().out.split()])         # a training that sees less than the library reads no more
     (tmp_path / "list").write_text("rich==0.0.1\n# tokens 5 abc\n")
     assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "other"), "--minutes", "0", "--texts",
                             str(tmp_path / "list")]) == 0
