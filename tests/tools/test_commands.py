@@ -120,7 +120,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py"]
+         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py", ROOT / "training" / "__main__.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 
@@ -134,7 +134,7 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
-    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
+    "demo.py", "train_tiny.py", "-m training", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
     "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
     "-m nanospec.files.export", "-m nanospec chat", "-m docs.pictures"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
