@@ -27,6 +27,7 @@ if __name__ == "__main__":              # Ctrl-C may come while torch is being i
 import copy
 import hashlib
 import math
+import shlex
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -538,7 +539,8 @@ def report(training: Training, held: HeldOut, console: Console) -> None:
         loss = training.held_out_loss(held, most)
     console.print(f"held out: {loss:.4f} nats a token, {held.bits(loss):.4f} bits a byte; "
                   f"{1 - rejected:.3f} of the draft tokens accepted")
-    console.print(f"Next: nanospec demo --weights {training.out}", markup=False)
+    console.print("Next: nanospec demo --weights", shlex.quote(str(training.out)), markup=False,
+                  soft_wrap=True)
 
 
 if __name__ == "__main__":
