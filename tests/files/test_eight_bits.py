@@ -30,7 +30,7 @@ def test_a_row_by_hand():
     kept = rounded({"a": weight, "b": weight[0], "c": torch.ones(2, 5, 5), "d": torch.arange(3)})
     assert kept["a"].dtype == torch.int8 and kept["a"][:2, :3].tolist() == [[127, -10, 0], [1, -127, 0]]
     assert kept["a.scale"].flatten().tolist() == [pytest.approx(.01, rel=1 / 256), 2.0, 0.0]
-    assert [kept[name].dtype for name in "bcd"] == [torch.bfloat16, torch.bfloat16, torch.int64]
+    assert [kept[name].dtype for name in ("a.scale", *"bcd")] == [torch.bfloat16] * 3 + [torch.int64]
     again = widened(kept)
     assert again.keys() == {*"abcd"} and torch.equal(again["a"][1, :3], torch.tensor([2.0, -254.0, 0.0]))
     assert not again["a"][2].any()
