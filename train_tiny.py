@@ -450,6 +450,7 @@ def options() -> Parser:
 
 
 def shared_options(add: Callable) -> None:
+    """Those that `python -m training` has, too."""
     add("--minutes", type=float, default=math.inf, help="stop after this time; default: never")
     add("--compile", action="store_true",
         help="through torch.compile: a third faster on a CPU (on CUDA always)")
