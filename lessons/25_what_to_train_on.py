@@ -360,7 +360,8 @@ assert worst > trained["untrained"] + .05 and best - worst < .1
 # most, and the choice of the loss matters less. Total variation was not slow here. AdamW makes
 # large steps of small gradients, and a new student is flat, so it is not yet sure of wrong tokens.
 # LK losses (arXiv 2602.23881) begin near forward KL and go over to total variation as alpha grows.
-# `train_tiny.py --what distil --loss NAME` trains the shipped draft model further by any of them.
+# The last phase of `train_tiny.py` is by total variation; `python -m training NAME --loss LOSS`
+# trains the other draft models by any of them.
 #
 # ## When the text changes
 #

@@ -243,7 +243,7 @@ table(["gamma", *range(1, PLACES + 1)],
 #
 # In the library, these are `DFlash` and `DSpark` in nanospec/methods/draft_models/dflash.py. All
 # rows of a block attend to each other and to the target's hidden states of the text before it.
-# `python train_tiny.py --what dspark` trains one.
+# `python -m training dspark` trains one.
 
 # %%
 figures.a_block_at_once(drawn_of, betas)

@@ -108,14 +108,6 @@ def untuned(monkeypatch):
         monkeypatch.setattr(f"nanospec.{module}.fastest", unmeasured)
 
 
-@pytest.fixture
-def measured_shortly(monkeypatch, untuned):
-    """At the end of a training one text says how often the draft model is right, and nothing is tried for speed."""
-    from training.watch import measure_alpha
-    monkeypatch.setattr("training.watch.measure_alpha", lambda target, draft, prompts, **request:
-                        measure_alpha(target, draft, prompts[:1], **request))
-
-
 @cache
 def read_once():
     """The standard library is read once, for all lessons of a process."""

@@ -18,14 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.errors import PairError, TextError
+from nanospec.fast.mixed import mixed
 from nanospec.files.checkpoint import fingerprint, save_atomically
+from nanospec.files.corpus import HeldOut
 from nanospec.methods.draft_models.unrolled import predicted
 from nanospec.model import GPT
-from training.batches import HeldOut
-from training.learning import Batch, LearnedTraining
-from training.mixed import mixed
+from training.learning import Batch, LearnedTraining, Plan
 from training.own_texts import AT_ONCE, TOKENS, Texts
-from training.pair import Size
 
 
 class Kept:
@@ -80,26 +79,24 @@ class Kept:
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
-    def __init__(self, target: GPT, size: Size, seed: int, kept: Kept, tokenizer: Any, out: Path,
-                 compiled: bool = False, loss: str = "lk-hybrid"):
+    def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
+                 **more: Any):
         if len(kept.parts) < 2:
             raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
                             "there is no other")
-        self.kept, size = kept, replace(size, target=replace(size.target, context=TOKENS))
-        super().__init__(target, size, seed, kept.tokens().flatten(), tokenizer, out, compiled,
-                         loss=loss)
-        self.compiled = compiled
+        self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
+        super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, **more)
 
     def frequent(self) -> Tensor:
         """Those of answers."""
         return self.kept.tokens()[torch.cat([part["answers"] for part in self.kept.parts[1:]])]
 
-    def loss_now(self) -> Tensor:
+    def loss(self) -> Tensor:
         """Of this step's batch. Text by text, and only where an answer's token comes next: that
         fits a processor's caches. What is compiled takes texts together, in one size.
         """
         if self.compiled:
-            return super().loss_now()
+            return super().loss()
         texts = self.chosen()
         anchors = self.anchors(texts.tokens, self.model.steps)
         counts = predicted(texts.answers, anchors, self.model.steps)

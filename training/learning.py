@@ -9,26 +9,28 @@ target's.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from nanospec.cli.show.figures import BLUE, blank
+from nanospec.fast.mixed import mixed
 from nanospec.files.checkpoint import fingerprint, save_learned
+from nanospec.files.corpus import HeldOut
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.losses import LOSSES, log_probs, total_variation
 from nanospec.methods.draft_models.unrolled import (before_tokens, compared, learned_loss,
                                                     predicted, some_anchors, unrolled)
 from nanospec.model import GPT, Config
-from training.batches import HeldOut, batch_at
-from training.mixed import mixed
-from training.pair import Size, Training
+from train_tiny import Training, batch_at
 
+STEPS, RATE = 4500, 5e-3    # of the training, and its top learning rate
+LOOKS = 20              # at the held-out text
 STEPS_SHOWN = 5         # draft tokens, one after the other, whose acceptance is looked at
-RATE = 5e-3             # top learning rate
 
 
 class Batch(NamedTuple):
@@ -40,10 +42,29 @@ class Batch(NamedTuple):
     counted: Tensor | None = None       # (B, T) bool, the tokens whose prediction counts; None: all
 
 
-def plan_of(name: str, target: Config, size: Size) -> Size:
-    """How the draft model of this name is trained for such a target, in `size`'s batches."""
-    return replace(size, target=target, draft=(name, LEARNED[name].sizes_for(target)),
-                   steps=size.steps[-1:], rate=(RATE,))
+@dataclass
+class Plan:
+    """What a Size of train_tiny.py is to the pair. name, sizes: the draft model, and what it is
+    made of; target, batch, steps, rate, written: as there.
+    """
+
+    name: str
+    sizes: dict[str, Any]
+    target: Config
+    steps: tuple[int, ...] = (STEPS,)
+    rate: tuple[float, ...] = (RATE,)
+    batch: int = 8
+    written: int = 4096
+
+    @property
+    def look(self) -> int:
+        """Steps between looks."""
+        return max(100, self.steps[0] // LOOKS)
+
+
+def plan_of(name: str, target: Config, steps: int = STEPS, rate: float = RATE) -> Plan:
+    """How the draft model of this name is trained for such a target."""
+    return Plan(name, LEARNED[name].sizes_for(target), target, (steps,), (rate,))
 
 
 def files_of(name: str) -> list[str]:
@@ -52,23 +73,22 @@ def files_of(name: str) -> list[str]:
 
 
 class LearnedTraining(Training):
-    """A draft model for a target that stays as it is."""
+    """A draft model for a target that stays as it is. One phase, called as the draft model is."""
 
-    def __init__(self, target: GPT, size: Size, *of: Any, **more: Any):
-        """size: as `plan_of` has it. of, more: as for Training."""
-        name, self.sizes = size.draft
-        self.phases, self.frozen = (name,), target
-        self.weights_file, self.state_file = files_of(name)
-        super().__init__(size, *of, **more)
-        self.made_of["target"] = fingerprint(target)
+    def __init__(self, target: GPT, plan: Plan, *of: Any, loss: str = "lk-hybrid", **more: Any):
+        """loss: one of LOSSES. of, more: as for Training."""
+        self.phases, self.files = (plan.name,), files_of(plan.name)
+        self.frozen, self.compare = target, LOSSES[loss]
+        super().__init__(plan, *of, **more)
+        self.made_of |= {"target": fingerprint(target), "loss": loss}
 
     def new_models(self) -> dict[str, Learned]:
-        config, (name,) = self.size.target, self.phases
-        model = LEARNED[name](config.vocab_size, config.channels, **self.sizes)
+        plan = self.size
+        model = LEARNED[plan.name](plan.target.vocab_size, plan.target.channels, **plan.sizes)
         model = model.to(self.ids.device).attach(self.frozen)
         model.prepare(self.frequent())
-        self.loss_of: Callable[..., Tensor] = partial(learned_loss, model)
-        return {name: model}
+        self.learned_loss: Callable[..., Tensor] = partial(learned_loss, model)
+        return {plan.name: model}
 
     def frequent(self) -> Tensor:
         """The text (N,) whose frequent tokens a pruned draft model drafts."""
@@ -77,7 +97,7 @@ class LearnedTraining(Training):
     def compile(self) -> None:
         for block in self.frozen.blocks:
             block.compile(dynamic=False)
-        self.loss_of = torch.compile(self.loss_of, dynamic=False)
+        self.learned_loss = torch.compile(partial(learned_loss, self.model), dynamic=False)
 
     @property
     def target(self) -> GPT:
@@ -89,10 +109,9 @@ class LearnedTraining(Training):
         return self.models[self.name]
 
     def save_models(self) -> None:
-        save_learned(self.name, self.model, self.out / self.weights_file, self.frozen,
-                     self.tokenizer)
+        save_learned(self.name, self.model, self.out / self.files[0], self.frozen, self.tokenizer)
 
-    def loss_now(self) -> Tensor:
+    def loss(self) -> Tensor:
         batch = self.batch()
         return self.loss_at(batch, self.anchors(batch.tokens, self.model.steps))
 
@@ -104,12 +123,12 @@ class LearnedTraining(Training):
         """anchors, total: as for learned_loss."""
         x, hidden, p_target, counted = batch
         with mixed(x):
-            return self.loss_of(x, hidden, p_target, LOSSES[self.loss], anchors, counted, total)
+            return self.learned_loss(x, hidden, p_target, self.compare, anchors, counted, total)
 
     def batch(self) -> Batch:
         """This step's texts; what the target knows of them, as `of_target`."""
         x, _ = batch_at(self.ids, self.step, self.size.batch, self.size.target.context, self.seed)
-        x = self.half_sampled(x)
+        x = self.half_written(x)
         return Batch(x, *self.of_target(x))
 
     @torch.no_grad()
@@ -145,3 +164,14 @@ class LearnedTraining(Training):
         accepted = (1 - rejected).tolist()
         words = "accepted " + " ".join(f"{part:.3f}" for part in accepted)
         return [rejected.mean().item(), *accepted], words
+
+    def draw(self) -> None:
+        """How often its first, second, ... draft token was accepted, at each look."""
+        figure, (axes,) = blank(f"{self.name}: accepted draft tokens, held-out text", 1)
+        for k in range(STEPS_SHOWN):
+            axes.plot([row[1] for row in self.history], [row[4 + k] for row in self.history],
+                      color=BLUE, linewidth=2.4 - 0.4 * k, label=f"token {k + 1}")
+        axes.legend(frameon=False)
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("steps of training")
+        figure.savefig(self.out / f"{self.name}.loss.png", format="png", dpi=160)

@@ -4,7 +4,7 @@
     chat    a conversation in the terminal, with SmolLM2 or another model that has a chat template
     bench   what speculation gains here, measured
     why     is mine slow? What a round is made of here, and what to change first
-    train   a pair of your own, or a draft model for one, in a clone of the repository
+    train   a pair of your own, in a clone of the repository
     export  a pair as folders that transformers, vLLM and SGLang open
     proof   every method walked, in a clone of the repository: is it exact?
     judge   a sampler of yours, or of other people: is it exact?

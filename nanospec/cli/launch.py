@@ -16,8 +16,8 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from types import FrameType
 from typing import Any
@@ -145,6 +145,19 @@ def interrupted(number: int, frame: FrameType | None) -> None:
             leave()
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """Within it, SIGINT and SIGTERM end nothing: they are listed, for what can stop by itself."""
+    got: list[int] = []
+    before = {number: signal.signal(number, lambda number, frame: got.append(number))
+              for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield got
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def unraisable(what: "sys.UnraisableHookArgs") -> None:

@@ -65,6 +65,12 @@ def file(suffix: str = "") -> Callable[[str], Path]:
     return option(f"{kind} in a folder that can be written to", Path, can_be_written)
 
 
+def can_be_made(folder: Path) -> bool:
+    """The folder, or the nearest one above it that exists, is a folder that can be written to."""
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    return nearest.is_dir() and os.access(nearest, os.W_OK)
+
+
 def device(name: str) -> str:
     try:
         available(name)
@@ -73,6 +79,7 @@ def device(name: str) -> str:
     return name
 
 
+NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_ROWS - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
@@ -80,6 +87,9 @@ SHAPE = option("children at every depth, or a whole tree, as JSON or a .json fil
 SEED = whole_number(0, SEEDS - 1)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
+DRAFT = option(f"gpt, {', '.join(LEARNED)} or a .pt file that is there", str,
+               lambda name: name in ("gpt", *LEARNED)
+               or name.endswith(".pt") and Path(name).is_file())
 # argv holds other bytes as half characters
 TEXT = option("UTF-8", lambda text: text.encode().decode())
 MODEL = option("a folder or a .gguf file that is there, "
@@ -91,7 +101,8 @@ OPTIONS: dict[str, dict] = {
                     "Face folders MODEL/target and MODEL/draft, or .gguf files of these names; a "
                     f"folder or a .gguf file with a target alone; {', '.join(PACKAGED)}; or a "
                     "repository on the hub"),
-    "draft": dict(choices=["gpt", *LEARNED], help="the draft model"),
+    "draft": dict(type=DRAFT, metavar="NAME", help="the draft model: gpt, "
+                  f"{', '.join(LEARNED)}, or the file of one, as python -m training leaves it"),
     "drafter": dict(choices=DRAFTERS, help="how it drafts"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),
     "shape": dict(type=SHAPE, nargs="+", metavar="N", help="children at every depth of a tree, or "

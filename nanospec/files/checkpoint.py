@@ -1,6 +1,9 @@
 """The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the
 tokenizer's.
 
+What a model is, its file says: weights are rounded (eight_bits.py), and a draft model knows its
+target by what is read from the file.
+
 Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot
 run code, and looked through before it is used: what is no GPT of ours is refused in one line.
 """
@@ -16,7 +19,8 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
-from nanospec.files.paths import check_claimed, fetched, write_atomically
+from nanospec.files.eight_bits import rounded, widened
+from nanospec.files.paths import check_claimed, fetched, path_of, write_atomically
 from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer
@@ -46,30 +50,28 @@ class Pair(NamedTuple):
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
-    """Write config, weights in bfloat16, and which tokenizer they are for; whole or not at all."""
+    """Write config, weights, rounded, and which tokenizer they are for; whole or not at all."""
     check_model("the model", model)
     check_has("the tokenizer", tokenizer, "a tokenizer", "fingerprint")
-    state = {name: tensor.to(torch.bfloat16) for name, tensor in model.state_dict().items()}
+    state = dict(model.state_dict())
     if model.config.tied:
         del state["head.weight"]
-    save_atomically({"config": asdict(model.config), "state": state,
+    save_atomically({"config": asdict(model.config), "state": rounded(state),
                      "tokenizer": tokenizer.fingerprint()}, path)
 
 
 def save_learned(name: str, model: Learned, path: Path, target: GPT,
                  tokenizer: AnyTokenizer | None = None) -> None:
-    """Write a learned draft model in bfloat16, what it was made of, and which target it is for;
-    whole or not at all.
+    """Write a learned draft model, rounded, what it was made of, and which target it is for; whole
+    or not at all.
 
     name: one of LEARNED. In the file the parts of its decoder layer have names without "layer.".
     tokenizer: the target's. With it the file is found, among the weights that ship, by a target of
     these sizes.
     """
-    state = {name.removeprefix(LAYER): tensor.to(torch.bfloat16)
-             if tensor.is_floating_point() else tensor
-             for name, tensor in model.state_dict().items()}
+    state = {name.removeprefix(LAYER): tensor for name, tensor in model.state_dict().items()}
     found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
-    save_atomically({"learned": name, "sizes": model.sizes, "state": state,
+    save_atomically({"learned": name, "sizes": model.sizes, "state": rounded(state),
                      "target": fingerprint(target)} | found_by, path)
 
 
@@ -77,8 +79,8 @@ def fingerprint(model: GPT) -> str:
     """Two targets have the same one if their weights in bfloat16 are the same."""
     digest = hashlib.sha256()
     for weight in model.parameters():
-        rounded = weight.detach().to(torch.bfloat16).contiguous()
-        digest.update(rounded.view(torch.uint8).cpu().numpy())
+        in_16_bits = weight.detach().to(torch.bfloat16).contiguous()
+        digest.update(in_16_bits.view(torch.uint8).cpu().numpy())
     return digest.hexdigest()[:16]
 
 
@@ -149,7 +151,7 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
     if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
         raise PairError(f"{path} was trained with another tokenizer than the one beside it")
     try:
-        return ready(Config(**saved["config"]), saved["state"], device, dtype)
+        return ready(Config(**saved["config"]), widened(saved["state"]), device, dtype)
     except (TypeError, ValueError, RuntimeError) as error:
         raise PairError(f"{path} is a checkpoint, but not of this GPT: "
                         f"{one_line(error)}") from error
@@ -170,7 +172,7 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
         same = saved["target"] == fingerprint(target)
         if same_weights and not same:
             raise PairError(f"{path} was trained for another target than the one beside it")
-        state, sizes = saved["state"], saved["sizes"]
+        state, sizes = widened(saved["state"]), saved["sizes"]
         sides = [side for weight in state.values() for side in weight.shape]
         largest = max([len(state), target.config.vocab_size, *sides])
         for size, number in sizes.items():              # refused before the weights are made
@@ -191,19 +193,24 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     return model
 
 
-def draft_of(source: Source, name: str = "gpt") -> tuple[Path, str] | None:
+def draft_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
     """Where a draft model of this name is to be read, and which it is; None if there is none for
     this target.
 
     name: as for `load_pair`.
     """
+    if name not in ("gpt", *LEARNED):
+        kind = load_saved(Path(name)).get("learned")
+        if kind not in LEARNED:
+            raise PairError(f"{name} is no draft model that python -m training wrote")
+        return Path(name), kind
     if name == "gpt":
         draft = source.draft if source.target else source.path / "draft.pt"
         if draft:
             return draft, name
     elif (source.path / f"{name}.pt").exists():
         return source.path / f"{name}.pt", name
-    return shipped_for(source.target, name) if source.target else None
+    return shipped_for(source.target, str(name)) if source.target else None
 
 
 def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
@@ -217,23 +224,29 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
 
 
 def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
-              dtype: torch.dtype = torch.float32, draft: str = "gpt") -> Pair:
+              dtype: torch.dtype = torch.float32, draft: str | Path = "gpt") -> Pair:
     """The target, the draft and their tokenizer: the shipped pair, or what `source` names
     (files/sources.py).
 
-    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target; or
-    one of LEARNED. A GPT of others may have another tokenizer: then it drafts the tokens that both
-    have, and Pair.note says so. Pair.draft is None for a target alone, if "gpt" finds nothing.
+    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target;
+    one of LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may
+    have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
+    Pair.draft is None for a target alone, if "gpt" finds nothing.
     RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole,
     or not made for one another.
     """
-    if draft not in ("gpt", *LEARNED):
-        raise RequestError(f"no draft model {draft!r} here: there are gpt, {', '.join(LEARNED)}")
+    if draft not in ("gpt", *LEARNED) and path_of(draft).suffix != ".pt":
+        raise RequestError(f"no draft model {str(draft)!r} here: there are gpt, "
+                           f"{', '.join(LEARNED)}, and .pt files")
     source = source if isinstance(source, Source) else source_of(source)
     folder, foreign, found = source.path, source.target, draft_of(source, draft)
     if not found and draft != "gpt":
-        raise PairError(f"{folder} holds no {draft}.pt: python train_tiny.py --what {draft} trains "
-                        "it")
+        of = f"--weights {folder} trains one, whose file can be named" if foreign else \
+            f"--out {folder} trains it"
+        raise PairError(f"{folder} holds no {draft}.pt: python -m training {draft} {of}")
+    if found and draft in LEARNED and not foreign and not (folder / "target.pt").exists():
+        raise PairError(f"{folder} holds {draft}.pt and not the target that it is for: name the "
+                        f"target's folder or file, and {found[0]} as the draft model")
     tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
                                else Tokenizer.load(folder / "ranks.tiktoken"))
     target = (foreign.load(device, dtype) if foreign

@@ -7,13 +7,16 @@ choice is the same on every machine and does not move when other files come or g
 """
 
 import hashlib
+import math
 import os
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from nanospec.errors import PairError, TextError
 from nanospec.files.paths import fetched, path_of
@@ -32,16 +35,14 @@ def read_texts(source: Path | None = None) -> Texts:
 
     source: a file, a folder (its text files, read recursively), or None for the standard library's
     .py files.
-    A single file is split: its last twentieth is held out. TextError if it is no text; a folder's
-    are left out.
+    Of a single file, or of each of a few, the last twentieth is held out. TextError if a file is no
+    text; a folder's are left out.
     """
     if source is None or path_of(source).is_dir():
         root = Path(source or sysconfig.get_paths()["stdlib"])
         return split({path.relative_to(root): path
                       for path in _below(root) if source or path.suffix == ".py"}, root)
-    text = _text(Path(source))
-    cut = len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN
-    return [text[:cut]], [text[cut:]]
+    return cut([_text(Path(source))])
 
 
 def held_out(relative_path: str) -> bool:
@@ -51,12 +52,20 @@ def held_out(relative_path: str) -> bool:
     return int(digest, 16) % HELD_OUT_ONE_IN == 0
 
 
-def to_ids(texts: list[str], tokenizer: AnyTokenizer) -> torch.Tensor:
+def cut(texts: Sequence[str]) -> Texts:
+    """The last twentieth of each is held out."""
+    ends = [len(text) * (HELD_OUT_ONE_IN - 1) // HELD_OUT_ONE_IN for text in texts]
+    return ([text[:end] for text, end in zip(texts, ends)],
+            [text[end:] for text, end in zip(texts, ends)])
+
+
+def to_ids(texts: Sequence[str], tokenizer: AnyTokenizer) -> Tensor:
     """All texts as one row of ids (N,), end of text before each and after the last."""
-    ids = [tokenizer.end_of_text]
-    for text in texts:
-        ids += opening(tokenizer) + tokenizer.encode(text) + [tokenizer.end_of_text]
-    return torch.tensor(ids, device="cpu")
+    end = torch.tensor([tokenizer.end_of_text], device="cpu")
+    begin = opening(tokenizer)
+    parts = [torch.tensor(begin + tokenizer.encode(text), dtype=torch.int64, device="cpu")
+             for text in texts]
+    return torch.cat([end, *(part for text in parts for part in (text, end))])
 
 
 def opening(tokenizer: AnyTokenizer) -> list[int]:
@@ -64,6 +73,30 @@ def opening(tokenizer: AnyTokenizer) -> list[int]:
     is no such token, for a piece does not follow one.
     """
     return [] if tokenizer.begin == [tokenizer.end_of_text] else tokenizer.begin
+
+
+class HeldOut(NamedTuple):
+    """A held-out text, all its files in a row."""
+
+    ids: Tensor             # (N,)
+    bytes: int
+
+    @classmethod
+    def of(cls, texts: Sequence[str], tokenizer: AnyTokenizer, device="cpu") -> "HeldOut":
+        return cls(to_ids(texts, tokenizer).to(device), sum(len(text.encode()) for text in texts))
+
+    def bits(self, loss: float) -> float:
+        """Nats per token -> bits per byte, which can be compared between tokenizers."""
+        return loss * len(self.ids) / self.bytes / math.log(2)
+
+    def windows(self, context: int, most: int | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs and their next tokens, each (windows, context): cut one after the other."""
+        count = min(most or len(self.ids), (len(self.ids) - 1) // context)
+        if count < 1:
+            raise TextError(f"too little text is held out: {len(self.ids):,} tokens do not fill "
+                            f"one window of {context}")
+        rows = self.ids[:count * context + 1]
+        return rows[:-1].view(count, context), rows[1:].view(count, context)
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -75,10 +108,8 @@ def _below(root: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in files)
 
 
-def split(files: dict[Path, Path], where: Path | str,
-          takes: Callable[[str], object] = bool) -> Texts:
-    """files: the path by which a file is known, and where it lies. takes: whether a text is meant.
-    """
+def split(files: dict[Path, Path], where: Path) -> Texts:
+    """files: the path by which a file is known, and where it lies."""
     train, held = [], []
     for relative, path in sorted(files.items()):
         if any(path.name.startswith(s) for s in SKIPPED_FILES):
@@ -86,12 +117,11 @@ def split(files: dict[Path, Path], where: Path | str,
         text = ""
         with suppress(TextError):                       # a file among others that is no text
             text = _text(path)
-        if text and takes(text):
+        if text:
             (held if held_out(relative.as_posix()) else train).append(text)
-    if not train or not held:
-        raise TextError(f"{where} has too few text files: {len(train)} to train on, {len(held)} "
-                        "held out")
-    return train, held
+    if not train and not held:
+        raise TextError(f"{where} has no text file")
+    return (train, held) if train and held else cut(train + held)
 
 
 def _text(path: Path) -> str:

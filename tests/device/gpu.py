@@ -28,11 +28,10 @@ import torch
 
 from nanospec.cli.bench.markdown import table
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.options import HERE, device, option
+from nanospec.cli.options import HERE, NEW_FOLDER, device, option
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.errors import one_line
 from nanospec.files.paths import write_atomically, write_json
-from training.jobs import NEW_FOLDER
 
 ROOT = Path(__file__).parents[2]
 MINUTES = option("a number above 0", float, lambda number: 0 < number < 1e6)
@@ -63,10 +62,9 @@ STEPS = (
     Step("large", 40, "-m tests.device.large --device {device} --gammas 4 8", True),
     Step("large-compiled", 80, "-m tests.device.large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
          True),
-    Step("training", 55, "train_tiny.py --device {device} --size long --packages --minutes 0.5 --tokenizer "
-         "nanospec/weights/ranks.tiktoken --out {out}/pair", state="pair/training.pt"),
-    Step("training-prefix", 40, "train_tiny.py --device {device} --what prefix --loss lk-hybrid --minutes 0.3 "
-         "--out {out}/prefix", state="prefix/prefix.training.pt"),
+    Step("training", 55, "train_tiny.py --device {device} --minutes 0.5 --out {out}/pair", state="pair/training.pt"),
+    Step("training-prefix", 40, "-m training prefix --device {device} --minutes 0.3 --out {out}/prefix",
+         state="prefix/prefix.training.pt"),
     Step("serve", 45, "-m nanospec bench serve --device {device} --rows 1 4 16 64 256 --drafters chain --temperature 0 "
          "--max-new-tokens 32", True),
 )

@@ -16,6 +16,7 @@ from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from tests.conftest import once, priced
 from tests.device import gpu, large
+from training import __main__ as training
 
 TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
@@ -23,8 +24,8 @@ TINY = "--max-new-tokens 3 --weights {weights}"
 SMALL = {"demo": TINY, "speed": f"--gammas 1 --temperatures 1 --prompts 1 {TINY}",
          "compiled": f"--gammas 1 --prompts 1 {TINY}", "methods": f"--drafts gpt --gammas 2 {TINY}",
          "large": "--gammas 1 --rows 1", "large-compiled": "--gammas 1",
-         "training": f"--size dust --steps 1 1 1 --minutes 1 --text {TEXT} --tokenizer {{weights}}/ranks.tiktoken",
-         "training-prefix": f"--size dust --steps 1 --minutes 1 --text {TEXT}",
+         "training": f"--size dust --steps 1 1 1 1 --minutes 1 --text {TEXT}",
+         "training-prefix": f"--steps 1 --minutes 1 --text {TEXT}",
          "serve": f"--rows 1 --drafters chain {TINY}"}
 
 
@@ -39,7 +40,7 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
+def small(weights, monkeypatch, stand_in, untuned, tmp_path):
     """Steps run here instead of in processes, small; no clock, and no text that is long to read."""
     for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
         monkeypatch.setattr(f"{module}.step_seconds", priced)
@@ -55,7 +56,6 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
         name = log.stem
         seen.append((name, seconds))
         words = [*argv, *SMALL.get(name, "").format(weights=weights).split()]
-        words = [word for word in words if word != "--packages"]
         if name == "training-prefix":
             (tmp_path / "prefix").mkdir(exist_ok=True)
             for file in weights.iterdir():
@@ -64,7 +64,7 @@ def small(weights, monkeypatch, stand_in, measured_shortly, tmp_path):
             assert (gpu.ROOT / words[-1]).exists()
             status = 0
         else:
-            main = {"train_tiny.py": train_tiny.main, "-m nanospec": commands.main,
+            main = {"train_tiny.py": train_tiny.main, "-m training": training.main, "-m nanospec": commands.main,
                     "-m tests.device.large": large.main}["train_tiny.py" if words[0] != "-m" else " ".join(words[:2])]
             status = main(words[1 if words[0] != "-m" else 2:])
         log.write_text(f"{name} has said this\n")
@@ -110,7 +110,7 @@ def test_it_goes_on_where_it_was_cut(small, tmp_path, monkeypatch, capsys):
     assert names == [step.name for step in gpu.STEPS][:len(names)] and "training" not in names       # the time is over
     assert sum(one["seconds"] for one in json.loads((tmp_path / "steps.json").read_text())) == pytest.approx(300)
     assert gpu.main([str(tmp_path), "--minutes", "99"]) == 0
-    assert [argv[-1] == "--resume" for argv in asked if argv[0] == "train_tiny.py"] == [True, False]
+    assert [argv[-1] == "--resume" for argv in asked if {"train_tiny.py", "training"} & {*argv}] == [True, False]
     assert len(asked) == len(gpu.STEPS) - 2
 
 

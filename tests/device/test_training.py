@@ -1,4 +1,4 @@
-"""A step of every training on the pretend GPU: what `train_tiny.py --what` takes."""
+"""A step of every training on the pretend GPU: of the pair's phases and of every draft model."""
 
 import argparse
 from dataclasses import replace
@@ -9,31 +9,29 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import train_tiny
-from nanospec.files.checkpoint import Pair
-from nanospec.files.corpus import read_texts, to_ids
+from nanospec.fast import mixed
+from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.methods.draft_models import LEARNED
 from nanospec.model import GPT
-from training import batches, mixed
-from training.batches import HeldOut
+from train_tiny import SIZES, Training
 from training.learning import LearnedTraining, plan_of
-from training.pair import Distillation, Training, further
 from tests.device.pretend import NAME
 
-SIZE = replace(train_tiny.SIZES["dust"], batch=2, steps=(2, 2, 2), short=0.5, sampled=2)
+SIZE = replace(SIZES["dust"], batch=2, steps=(2, 2, 2, 2), written=2)
 
 
 @pytest.fixture(scope="module")
 def text():
     training, held = read_texts(Path(argparse.__file__))
     tokenizer = Tokenizer(train(training[0], 319))
-    return to_ids(training, tokenizer)[:9_000], held, tokenizer
+    return to_ids(training, tokenizer).int()[:9_000], held, tokenizer
 
 
 @pytest.fixture
 def float32(monkeypatch):
     """Without autocast."""
-    for module in mixed, batches:
+    for module in mixed, train_tiny:
         monkeypatch.setattr(module, "bfloat16_is_faster", lambda device: False)
 
 
@@ -42,25 +40,23 @@ def trained(what, text, device, folder):
     ids, held, tokenizer = text
     folder.mkdir()
     more = 7, ids.to(device), tokenizer, folder
-    torch.manual_seed(5)
-    pair = Pair(*(GPT(config).requires_grad_(False).to(device) for config in (SIZE.target, SIZE.draft)), tokenizer)
     if what == "pair":
         training = Training(SIZE, *more)
-    elif what == "distil":
-        training = Distillation(pair, further(SIZE, pair), *more, loss="total-variation")
     else:
-        training = LearnedTraining(pair.target, plan_of(what, pair.target.config, SIZE), *more, loss="lk-hybrid")
+        torch.manual_seed(5)
+        target = GPT(SIZE.target).requires_grad_(False).to(device)
+        training = LearnedTraining(target, replace(plan_of(what, target.config), batch=2, written=2), *more)
     losses = []
     for phase in range(len(training.phases)):
         if phase:
             training.begin_phase(phase)
-        losses.append(train_tiny.train_step(training))
-    shown = training.look(HeldOut.of("held out", held, tokenizer, device), 2)[0]
+        losses.append(training.take_step())
+    shown = training.look(HeldOut.of(held, tokenizer, device), 2)[0]
     training.save()
     return training, [loss.item() for loss in losses] + shown
 
 
-@pytest.mark.parametrize("what", ["pair", "distil", *LEARNED])
+@pytest.mark.parametrize("what", ["pair", *LEARNED])
 def test_a_step_of_each_phase_is_the_cpus(gpu, float32, text, tmp_path, what):
     """Losses, gradients, the fused AdamW, the texts that the target writes, what a look finds, and what is saved. And
     a step waits for nothing, so that the CPU can ask for the next one while the device is busy with this one.
@@ -76,7 +72,7 @@ def test_a_step_of_each_phase_is_the_cpus(gpu, float32, text, tmp_path, what):
     assert len(far) > 3 and max(far) < 1e-4                     # a step of AdamW is 5e-5 at most, whatever the gradient
     there.load()                                    # goes on from what lies on the disk
     gpu.taken()
-    loss = train_tiny.train_step(there)
+    loss = there.take_step()
     assert [transfer for transfer in gpu.taken() if transfer.waits] == []
     assert loss.isfinite() and loss.device.type == NAME
 
@@ -89,7 +85,7 @@ def test_in_bfloat16_a_step_is_about_the_same(gpu, text, tmp_path, monkeypatch):
         monkeypatch.setattr(mixed, "bfloat16_is_faster", lambda device, half=half: half)
         training = Training(SIZE, 7, ids.to(NAME), tokenizer, tmp_path)
         assert mixed.mixed(training.ids)._enabled == half
-        losses[half] = [train_tiny.train_step(training).item() for _ in range(2)]
+        losses[half] = [training.take_step().item() for _ in range(2)]
         assert all(weight.dtype == torch.float32 for weight in training.model.parameters())
     assert losses[True] != losses[False]
     assert losses[True] == pytest.approx(losses[False], abs=2e-2)

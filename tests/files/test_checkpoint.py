@@ -94,6 +94,33 @@ def test_a_draft_model_of_other_weights_is_refused_and_of_these_is_not(folder):
     assert "mlp.pt" in note and load_pair(folder).note == ""
 
 
+def test_a_draft_model_is_named_by_its_file(folder, tmp_path):
+    """Wherever it lies; of other weights, it says so."""
+    target = load_model(folder / "target.pt")
+    (tmp_path / "far").mkdir()
+    save_learned("mlp", small_learned("mlp", target), tmp_path / "far" / "mlp.pt", target)
+    for path in tmp_path / "far" / "mlp.pt", str(tmp_path / "far" / "mlp.pt"):
+        assert load_pair(folder, draft=path).note == "" and load_pair(folder, draft=path).draft.sizes["depth"]
+    target.norm.weight.data[3] += 1
+    save_model(target, folder / "target.pt", BYTES)
+    assert "mlp.pt was trained beside other weights" in load_pair(folder, draft=tmp_path / "far" / "mlp.pt").note
+    with pytest.raises(PairError, match="draft.pt is no draft model that python -m training wrote"):
+        load_pair(folder, draft=folder / "draft.pt")
+    with pytest.raises(FileNotFoundError, match="none.pt"):
+        load_pair(folder, draft="none.pt")
+
+
+def test_what_to_type_where_a_draft_model_or_its_target_is_missing(folder, tmp_path):
+    with pytest.raises(PairError, match=f"holds no mlp.pt: python -m training mlp --out {folder} trains it"):
+        load_pair(folder, draft="mlp")
+    target, alone = load_model(folder / "target.pt"), tmp_path / "alone"
+    alone.mkdir()
+    save_learned("mlp", small_learned("mlp", target), alone / "mlp.pt", target)
+    with pytest.raises(PairError, match=f"{alone} holds mlp.pt and not the target that it is for: name the target's "
+                       f"folder or file, and {alone}/mlp.pt as the draft model"):
+        load_pair(alone, draft="mlp")
+
+
 def test_a_draft_model_that_nobody_knows(folder):
     """Not the small GPT in its place."""
     with pytest.raises(RequestError, match="no draft model 'eagel' here: there are gpt, medusa"):

@@ -1,14 +1,16 @@
 """Draft models that read hidden states of a target: what they know, what is kept, how they are trained."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
 import train_tiny
+from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, RequestError
-from nanospec.files.checkpoint import load_learned, load_pair, save_learned
+from nanospec.files.checkpoint import load_learned, load_pair, save_learned, save_model
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.mlp import MLPSpeculator
@@ -20,6 +22,7 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
+from training import __main__ as training
 
 TARGET = small_gpt(11, 3, 5)
 TEXT = Path(argparse.__file__)
@@ -199,16 +202,22 @@ def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
 
 # Training
 
-def train(folder, *options):
-    return train_tiny.main(["--size", "dust", "--text", str(TEXT), "--out", str(folder), *map(str, options)])
+def train(*options):
+    return training.main([*map(str, options), "--text", str(TEXT)])
 
 
 @pytest.fixture(scope="module")
 def pair_folder(tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("pair")
-    assert train(folder, "--steps", 40, 1, 1) == 0
+    assert train_tiny.main(["--size", "dust", "--text", str(TEXT), "--out", str(folder), "--steps", "20", "20", "1",
+                            "1"]) == 0
     return folder
+
+
+def copied(folder, to):
+    for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
+        (to / file).write_bytes((folder / file).read_bytes())
 
 
 # They differ most in how they are trained. What else trains all of them is in tests/device/test_training.py.
@@ -217,17 +226,60 @@ OF_EACH_KIND = ("medusa", "prefix", "eagle3", "dflash", "early_exit")
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in OF_EACH_KIND))
                                   for name in LEARNED])
-@pytest.mark.usefixtures("measured_shortly")
-def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys, monkeypatch):
-    if name != "eagle3":                # one picture shows what the pictures of the others would
-        monkeypatch.setattr(train_tiny, "draw", lambda *of: None)
-    for file in ("target.pt", "draft.pt", "ranks.tiktoken"):
-        (tmp_path / file).write_bytes((pair_folder / file).read_bytes())
-    assert train(tmp_path, "--what", name, "--steps", 20, "--minutes", 0) == 0
-    assert train(tmp_path, "--what", name, "--steps", 20, "--minutes", 0) == 2              # it is there already
-    assert train(tmp_path, "--what", name, "--steps", 20, "--resume") == 0
+def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path, capsys):
+    """The last line says what to type next, and that works."""
+    copied(pair_folder, tmp_path)
+    command = (name, "--out", tmp_path, "--steps", 20)
+    assert train(*command, "--minutes", 0) == 0
+    assert train(*command, "--minutes", 0) == 2                                     # it is there already
+    assert train(*command, "--resume") == 0
     pair = load_pair(tmp_path, draft=name)
     assert len(tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 3), [1, 2], 40))) == 40
     history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
-    assert [row[1] for row in history] == [10, 20] and history[-1][3] < 0.25            # rejected, held out
-    assert f"alpha of {name} at T = 1.0" in capsys.readouterr().out
+    assert [row[1] for row in history] == [20] and history[-1][3] < 0.25            # rejected, held out
+    assert (tmp_path / f"{name}.loss.png").exists()
+    next_one = shlex.split(capsys.readouterr().out.split("Next: nanospec ")[1])
+    assert next_one == ["demo", "--weights", str(tmp_path), "--draft", name]
+    assert commands.main([*next_one, "--prompt", "def", "--max-new-tokens", "8", "--dtype", "float32", "--threads",
+                          "1"]) == 0
+
+
+def test_without_a_pair_in_its_folder_it_is_for_the_one_that_ships(pair_folder, tmp_path, monkeypatch):
+    """Which is copied there, but for what is there."""
+    monkeypatch.setattr(training, "WEIGHTS", pair_folder)
+    (tmp_path / "it").mkdir()
+    (tmp_path / "it" / "draft.pt").write_bytes(b"mine")
+    assert train("mlp", "--out", tmp_path / "it", "--steps", 1, "--minutes", 0) == 0
+    for name in "target.pt", "ranks.tiktoken", "draft.pt":
+        its = (tmp_path / "it" / name).read_bytes()
+        assert its == (b"mine" if name == "draft.pt" else (pair_folder / name).read_bytes())
+    assert load_pair(tmp_path / "it", draft="mlp").draft.sizes["vocab_size"] == 320
+
+
+def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys):
+    copied(pair_folder, tmp_path)
+    assert train("mlp", "--out", tmp_path, "--steps", 1, "--minutes", 0) == 0
+    assert train("mlp", "--out", tmp_path, "--steps", 1, "--resume", "--loss", "reverse-kl") == 2
+    assert "was begun with another loss" in capsys.readouterr().err
+    target = load_pair(tmp_path).target
+    target.norm.weight.data[0] += 1
+    save_model(target, tmp_path / "target.pt", load_pair(tmp_path).tokenizer)
+    assert train("mlp", "--out", tmp_path, "--steps", 1, "--resume") == 2
+    assert "was begun with another target" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options, words", [
+    (["hydro"], "hydro"), ([], "NAME"), (["mlp", "hydra"], "unrecognized arguments: hydra"),
+    (["mlp", "--steps", "1", "2"], "unrecognized arguments: 2"), (["mlp", "--steps", "0"], "--steps: wants 1 of them"),
+    (["mlp", "--tokens", "49152"], "for a target of others"), (["mlp", "--spoken", "9"], "for a target of others"),
+    (["mlp", "--from", "it"], "for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
+    (["mlp", "--weights", "folder"], "folder is a pair of ours: name it with --out"),
+    (["mlp", "--loss", "mse"], "mse"), (["mlp", "--minutes", "-1"], "--minutes must be"),
+    (["mlp", "--resume"], "No such file"), (["mlp", "--out", "folder", "--text", "none"], "none is missing")])
+def test_bad_input_is_one_clear_line(options, words, pair_folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    copied(pair_folder, tmp_path / "folder")
+    assert training.main(options) == 2
+    told = capsys.readouterr().err
+    assert words in told and told.count("\n") == 1 and {path.name for path in tmp_path.iterdir()} == {"folder"}

@@ -7,13 +7,13 @@ alone, one has a part of its loss for its states, and no two read the same layer
 import pytest
 import torch
 
+from nanospec.files.corpus import HeldOut
 from nanospec.methods.draft_models.losses import forward_kl
 from nanospec.methods.draft_models.unrolled import learned_loss
 from nanospec.methods.draft_models.unrolled import before_tokens, unrolled, whole_texts
 from nanospec.proof.tables import small_gpt, small_learned
-from training.batches import HeldOut, batch_at
-from training.learning import Batch, LearnedTraining
-from training.pair import Size
+from train_tiny import batch_at
+from training.learning import Batch, LearnedTraining, Plan
 
 TARGET = small_gpt(11, 3, 5)
 LENGTH, STEPS = 12, 5                   # of a text; how many draft tokens a look goes through
@@ -63,12 +63,13 @@ def test_the_losses_by_hand(name, anchors, counted):
 @pytest.fixture(params=LAYERS)
 def training(request, tmp_path, monkeypatch):
     """In float32; after two or three tokens of every text."""
-    monkeypatch.setattr("training.mixed.bfloat16_is_faster", lambda device: False)
+    monkeypatch.setattr("nanospec.fast.mixed.bfloat16_is_faster", lambda device: False)
     target, name = small_gpt(11, 3, 5, context=LENGTH).float().requires_grad_(False), request.param
     sizes = small_learned(name, TARGET).sizes | {"layers": LAYERS[name]}
     del sizes["vocab_size"], sizes["channels"]
     ids = torch.randint(11, (300,), generator=torch.Generator().manual_seed(6))
-    found = LearnedTraining(target, Size(target.config, (name, sizes), 2, (9,), (1.0,), 1), 3, ids, None, tmp_path)
+    plan = Plan(name, sizes, target.config, steps=(9,), rate=(1.0,), batch=2, written=8)
+    found = LearnedTraining(target, plan, 3, ids, None, tmp_path, loss="forward-kl")
     found.step, found.model.anchors = 4, 3
     return found
 
@@ -78,7 +79,7 @@ def test_a_look_is_a_mean_over_texts_places_and_draft_tokens(training, counted):
     """Five texts in parts of two: the last one counts as much as each of the others."""
     ids = torch.randint(11, (5 * LENGTH + 1,), generator=torch.Generator().manual_seed(7))
     if counted is None:
-        (off, *accepted), words = training.look(HeldOut("held out", ids, len(ids)), 5)
+        (off, *accepted), words = training.look(HeldOut(ids, len(ids)), 5)
     else:
         parts = zip(ids[:-1].view(5, LENGTH).split(2), counted.split(2))
         (off, *accepted), words = training.looked(Batch(part, *training.of_target(part), some) for part, some in parts)
@@ -97,12 +98,16 @@ def test_a_look_is_a_mean_over_texts_places_and_draft_tokens(training, counted):
 
 
 def test_a_step_is_what_it_loses(training):
-    """On the batch of its own seed and step, with the hidden states of its own layers, after some tokens."""
-    x, _ = batch_at(training.ids, 4, 2, LENGTH, seed=3)
+    """On the batch of its own seed and step, one of its two texts written by the target, with the hidden states of its
+    own layers, after some tokens.
+    """
+    written = torch.randint(11, (8, LENGTH), generator=torch.Generator().manual_seed(8))
+    training.written = [written.int()]
+    x = torch.stack([batch_at(training.ids, 4, 2, LENGTH, seed=3)[0][1], written[4]])
     model = training.model
     logits, hidden = training.target(x, layers=model.layers)
     places = LENGTH - model.steps + 1
     stride = places // 3
     anchors = torch.arange(x.sum().item() % stride, stride * (places // stride), stride)
     expected = learned_loss(model, x, hidden, logits.log_softmax(-1), forward_kl, anchors).item()
-    assert training.loss_now().item() == pytest.approx(expected, rel=1e-5)
+    assert training.loss().item() == pytest.approx(expected, rel=1e-5)

@@ -1,14 +1,14 @@
 """Texts that a target writes itself, what is kept of them, and a draft model that learns from them."""
 
+import re
+import shlex
 import shutil
-from io import StringIO
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
-import train_tiny
+from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, TextError
 from nanospec.files.checkpoint import load_learned, load_pair
 from nanospec.files.gguf import load_gguf
@@ -17,10 +17,10 @@ from nanospec.methods.draft_models.unrolled import before_tokens, some_anchors, 
 from nanospec.proof.tables import small_gpt
 from tests.small_gguf import PIECES, write
 from tests.three_calls import logits
-from training import for_target
+from training import __main__ as command
 from training.kept import Kept, KeptTraining
+from training.learning import Plan
 from training.own_texts import AT_ONCE, OPENINGS, TOKENS, Row, Texts, Turns, openings, read, written
-from training.pair import Size
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 LAYERS = [0, 1]
@@ -49,7 +49,7 @@ def kept(small, tmp_path_factory):
 
 def training(small, kept, out, **more):
     _, target, tokenizer = small
-    plan = Size(target.config, ("lookback", SIZES), 16, (8,), (3e-3,), 4)
+    plan = Plan("lookback", SIZES, target.config, steps=(8,), batch=16)
     return KeptTraining(target, plan, 3, kept, tokenizer, out, **more)
 
 
@@ -103,8 +103,8 @@ def test_what_is_written_is_the_targets(small, monkeypatch):
 
 def test_a_target_without_a_chat_template_writes_none(tmp_path, capsys):
     write(tmp_path / "a.gguf", template=None)
-    command = ["--what", "lookback", "--weights", str(tmp_path / "a.gguf"), "--out", str(tmp_path / "it")]
-    assert train_tiny.main(command) == 2 and not (tmp_path / "it").exists()
+    asked = ["lookback", "--weights", str(tmp_path / "a.gguf"), "--out", str(tmp_path / "it")]
+    assert command.main(asked) == 2 and not (tmp_path / "it").exists()
     assert "has no chat template, so it cannot write texts: name files with --text" in capsys.readouterr().err
 
 
@@ -133,14 +133,15 @@ def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
         Kept(tmp_path, target, LAYERS, "random")
 
 
-def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
+@pytest.mark.parametrize("of_others", [False, True])
+def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch, of_others):
     """Two parts were made before the training was stopped. The next are 2 and 3, with seeds of their own: a part that
     came twice would be learned twice. Of a text of others they are its next windows.
     """
     path, target, tokenizer = small
     short = torch.zeros(2, 3, dtype=torch.int64)
     texts = Texts(short, torch.zeros(2, 3, 2, target.config.channels), torch.zeros(2, 3), short > 0)
-    made, stop = [], []
+    made, stop = [], [2]
 
     def part(number):
         if len(made) == stop[-1]:
@@ -148,34 +149,20 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch):
         made.append(number)
         return texts
 
-    monkeypatch.setattr(for_target, "written", lambda writer, tokenizer, layers, seed: part(seed))
-    monkeypatch.setattr(for_target, "read", lambda model, ids, layers, number: part(number))
-    monkeypatch.setattr(for_target, "quick_copy", lambda model, rows: model if rows == AT_ONCE else pytest.fail())
-    monkeypatch.setattr(for_target, "load_learned", None)
-    draft = SimpleNamespace(parameters=lambda: [torch.zeros(30, 40), torch.zeros(5)], ids=torch.tensor([1, 2, 9]))
-    monkeypatch.setattr(for_target, "KeptTraining", lambda *its: its[6] is False and SimpleNamespace(   # not compiled
-        model=draft, ids=torch.tensor([1, 7, 1, 2, 7, 7, 1, 2])))
+    monkeypatch.setattr(command, "written", lambda writer, tokenizer, layers, seed: part(seed))
+    monkeypatch.setattr(command, "read", lambda model, ids, layers, number: part(number))
+    monkeypatch.setattr(command, "quick_copy", lambda model, rows: model if rows == AT_ONCE else pytest.fail())
     (tmp_path / "text").write_text("a text of many words " * 9000)
-    for source, numbers in ([], [7 * 1_000_003 + number for number in range(4)]), ([tmp_path / "text"], range(4)):
-        made.clear()
-        args = SimpleNamespace(device="cpu", begin=None, text=source, tokens=4 * AT_ONCE * TOKENS, seed=7, loss="",
-                               batch=8,
-                               compile=False, resume=False)
-        job = SimpleNamespace(target=SimpleNamespace(load=lambda device: target, tokenizer=tokenizer),
-                              size=SimpleNamespace(draft=("lookback", {"layers": LAYERS})),
-                              out=tmp_path / f"{len(source)}")
-        monkeypatch.setattr(for_target, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
-        stop.append(2)
-        with pytest.raises(KeyboardInterrupt):
-            for_target.prepared(args, job, Console(file=StringIO()))
-        stop.append(99)
-        console = Console(file=StringIO(), width=120)
-        for_target.prepared(args, job, console)
-        assert [line for line in console.file.getvalue().splitlines() if "%" not in line[-9:]][-3:] == [
-            "8 tokens to train on, 24,576 held out", "lookback: 1,205 parameters",
-            "lookback drafts 3 tokens, which are 62.5% of these texts"]
-        assert made == list(numbers)
-        assert sorted(file.name for file in (job.out / "texts").iterdir()) == [f"{number:04}.pt" for number in range(4)]
+    monkeypatch.setattr(command, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
+    asked = ["lookback", "--weights", str(path), "--out", str(tmp_path / "it"), "--tokens", str(4 * AT_ONCE * TOKENS),
+             "--seed", "7", "--spoken", "9", *["--text", str(tmp_path / "text")] * of_others]
+    assert command.main(asked) == 130
+    monkeypatch.setattr(command, "KeptTraining", lambda *_, **__: stop.append("made"))
+    stop.append(99)
+    with pytest.raises(AttributeError):                     # at once after the texts there is no training
+        command.main(asked)
+    assert stop[-1] == "made" and made == [number if of_others else 7 * 1_000_003 + number for number in range(4)]
+    assert sorted(file.name for file in (tmp_path / "it" / "texts").iterdir()) == [f"{i:04}.pt" for i in range(4)]
 
 
 def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_path):
@@ -231,9 +218,9 @@ def test_a_look_counts_answers_alone(small, kept, tmp_path):
 def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeypatch, name, loss):
     """And its gradients, where some tokens count, and none of one text; also of a model with a loss of its states."""
     _, target, tokenizer = small
-    monkeypatch.setattr("training.mixed.bfloat16_is_faster", lambda device: False)
-    plan = Size(target.config, (name, SIZES if name == "lookback" else LEARNED[name].sizes_for(target.config)), 16,
-                (8,), (3e-3,), 4)
+    monkeypatch.setattr("nanospec.fast.mixed.bfloat16_is_faster", lambda device: False)
+    sizes = SIZES if name == "lookback" else LEARNED[name].sizes_for(target.config)
+    plan = Plan(name, sizes, target.config, steps=(8,), batch=16)
     learning = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path, loss=loss)
     texts = learning.chosen()
     answers = torch.rand(texts.answers.shape, generator=torch.Generator().manual_seed(4)) < 0.2
@@ -242,18 +229,18 @@ def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeyp
     found = []
     for learning.compiled in (True, False):
         learning.optimizer.zero_grad()
-        loss_now = learning.loss_now()
-        loss_now.backward()
-        found.append((loss_now.item(), torch.cat([p.grad.flatten() for p in learning.model.parameters()])))
+        now = learning.loss()
+        now.backward()
+        found.append((now.item(), torch.cat([p.grad.flatten() for p in learning.model.parameters()])))
     (whole, expected), (parts, gradients) = found
     assert parts == pytest.approx(whole, rel=1e-5) and (gradients - expected).norm() < 1e-4 * expected.norm()
 
 
 def test_a_quick_copy_is_the_same_model_and_leaves_it_as_it_is(monkeypatch):
     model = small_gpt(97, 3, 1).float()
-    monkeypatch.setattr(for_target, "step_seconds", lambda copy, rows, **_: rows / 7 + (copy.dtype != torch.bfloat16))
+    monkeypatch.setattr(command, "step_seconds", lambda copy, rows, **_: rows / 7 + (copy.dtype != torch.bfloat16))
     before = logits(model)
-    copy = for_target.quick_copy(model, 7)
+    copy = command.quick_copy(model, 7)
     assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before)
     assert 0 < (logits(copy) - before).abs().max() < 0.1 * before.abs().max()
 
@@ -267,49 +254,55 @@ def test_one_part_alone_is_too_little(small, tmp_path):
 
 
 def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
-    """It writes its texts, learns, and is stopped; then it goes on, and its weights are found for the target."""
+    """It writes its texts, learns, and is stopped; then it goes on, and its last line says what to type, which works.
+    The draft model is used from where it lies.
+    """
     path, target, tokenizer = small
-    monkeypatch.setattr(for_target, "TOKENS", 48)           # of the texts on which alpha is measured in the end
-    monkeypatch.setattr(train_tiny, "SIZES", train_tiny.SIZES | {"dust": train_tiny.Size(
-        target.config, target.config, batch=8, steps=(1, 1, 4), rate=(1.0,) * 3, held_out_every=4)})
-    command = ["--what", "lookback", "--weights", str(path), "--spoken", "40", "--size", "dust", "--out",
-               str(tmp_path / "it"), "--tokens", str(2 * AT_ONCE * TOKENS), "--loss", "lk-hybrid"]
-    assert train_tiny.main([*command, "--minutes", "0"]) == 0
+    out = tmp_path / "it"
+    asked = ["lookback", "--weights", str(path), "--spoken", "40", "--out", str(out), "--steps", "4", "--tokens",
+             str(2 * AT_ONCE * TOKENS)]
+    assert command.main([*asked, "--minutes", "0"]) == 0
     told = capsys.readouterr().out
-    assert "24,576 tokens to train on, 24,576 held out" in told and "lookback drafts 40 tokens" in told
-    assert sorted(file.name for file in (tmp_path / "it" / "texts").iterdir()) == ["0000.pt", "0001.pt"]
-    assert train_tiny.main(command) == 2 and "already holds lookback.pt" in capsys.readouterr().err
-    assert train_tiny.main([*command, "--resume"]) == 0
+    assert "24,576 tokens to train on; lookback: " in told and "lookback drafts 40 tokens" in told
+    assert sorted(file.name for file in (out / "texts").iterdir()) == ["0000.pt", "0001.pt"]
+    assert command.main(asked) == 2 and "already holds lookback.pt" in capsys.readouterr().err
+    assert command.main([*asked, "--resume"]) == 0
     told = capsys.readouterr().out
-    assert "step     4/4" in told and "alpha of lookback at T = 0.7: " in told
-    assert (tmp_path / "it" / "lookback.loss.png").exists()
-    draft = load_learned(tmp_path / "it" / "lookback.pt", target, "lookback")
-    assert draft.ids.tolist() != list(range(40))
-    shutil.copytree(tmp_path / "it" / "texts", tmp_path / "on" / "texts")
-    begun = ["--from", str(tmp_path / "it" / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
-    assert train_tiny.main([*command, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
-    assert train_tiny.main([*command, *begun, "--minutes", "0"]) == 0
+    assert "step     4/4" in told and (out / "lookback.loss.png").exists()
+    next_one = shlex.split(told.split("Next: nanospec ")[1])
+    assert next_one == ["demo", "--weights", str(path), "--draft", str(out / "lookback.pt")]
+    assert commands.main([*next_one, "--prompt", "a", "--max-new-tokens", "8", "--dtype", "float32", "--threads",
+                          "1"]) == 0
+    draft = load_pair(path, draft=out / "lookback.pt").draft
+    assert draft.note == "" and draft.ids.tolist() != list(range(40))
+    page = (Path(__file__).parents[2] / "docs" / "SCALING.md").read_text()
+    lines = re.search(r"```python\n(from nanospec.files import load_pair\n.*?)```", page, re.S)[1]
+    exec(lines.replace("FOLDER", str(path)).replace("out/mine", str(out)), found := {})
+    assert found["request"].done and len(found["request"].tokens) == 32 and found["draft"].sizes == draft.sizes
+    shutil.copytree(out / "texts", tmp_path / "on" / "texts")
+    begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
+    assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
+    assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
     assert all(torch.equal(weight, begun_with[name]) for name, weight in draft.state_dict().items())
-    monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", tmp_path / "it")
-    (tmp_path / "it" / "lookback.pt").rename(tmp_path / "it" / "small_lookback.pt")
+    monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", out)
+    (out / "lookback.pt").rename(out / "small_lookback.pt")
     assert type(load_pair(path).draft) is type(draft)
 
 
 @pytest.mark.parametrize("options, words", [
-    (["--what", "pair"], "--weights is for draft models"), (["--what", "distil"], "--weights is for draft models"),
-    (["--what", "lookback", "--packages"], "--packages and --tokenizer"),
-    (["--what", "lookback", "--tokens", "99"], "--tokens must be 49152 or more"),
-    (["--what", "lookback", "--spoken", "0"], "--spoken must be 1 to"),
-    (["--what", "lookback", "--spoken", "99999"], "--spoken must be 1 to"),
-    (["--what", "lookback", "hydra"], "unrecognized arguments: hydra"),
-    (["--what", "lookback", "--from", "short"], "short"), (["--what", "lookback", "--from", "none"], "none"),
-    (["--what", "mlp", "--spoken", "9"], "--spoken: mlp always drafts"),
-    (["--what", "lookback", "--tokens", "49152", "--steps", "0"], "--steps must be 1"),
-    (["--what", "lookback", "--text", "none"], "none"), (["--what", "lookback", "--text", "short"], "too little text")])
+    (["--tokens", "99"], "--tokens: must be a whole number from 49152"),
+    (["--spoken", "0"], "--spoken: must be a whole number from 1"), (["--spoken", "99999"], "--spoken must be 1 to"),
+    (["--from", "short"], "short"), (["--from", "none"], "none"), (["--steps", "0"], "--steps: wants 1 of them"),
+    (["--text", "none"], "none"), (["--text", "short"], "too little text")])
 def test_bad_input_is_one_clear_line(small, tmp_path, monkeypatch, capsys, options, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short").write_text("a few words")
-    assert train_tiny.main(["--weights", str(small[0]), "--out", str(tmp_path / "it"), *options]) == 2
+    assert command.main(["lookback", "--weights", str(small[0]), "--out", str(tmp_path / "it"), *options]) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1 and not (tmp_path / "it").exists()
+
+
+def test_a_draft_model_that_always_drafts_all_tokens(small, tmp_path, capsys):
+    assert command.main(["mlp", "--weights", str(small[0]), "--spoken", "9", "--out", str(tmp_path / "it")]) == 2
+    assert "--spoken: mlp always drafts the whole vocabulary" in capsys.readouterr().err

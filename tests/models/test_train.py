@@ -1,4 +1,4 @@
-"""train_tiny.py and training/pair.py at their smallest: seeds, resuming, stopping, files, what is refused.
+"""train_tiny.py at its smallest: seeds, phases, resuming, stopping, files, what is refused.
 
 All in this process; one test runs the script as a user would.
 """
@@ -7,40 +7,31 @@ import argparse
 import math
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 from rich.console import Console
-from rich.progress import Progress
 
-import training.pair as pair
-from training import jobs
 import train_tiny
 from nanospec.errors import PairError, TextError
+from nanospec.fast.mixed import bfloat16_is_faster
 from nanospec.files.checkpoint import load_pair
-from nanospec.files.corpus import held_out, read_texts, to_ids
+from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
-from training.batches import HeldOut, Sampled, batch_at, sample
-from training.mixed import bfloat16_is_faster
-from training.pair import FILES, Training, held_out_loss
-from training.step import learning_rate
-from training.watch import Watch
+from train_tiny import FILES, SIZES, Stopped, Training, batch_at, grown, learning_rate, written_by
 
 ROOT = Path(__file__).parents[2]
 TEXT = Path(argparse.__file__)
-DUST = train_tiny.SIZES["dust"]
-FULL = replace(DUST, short=0.5, sampled=8)              # with all that the shipped pair is given to do
+DUST = replace(SIZES["dust"], steps=(6, 12, 8, 8))
 QUIET = Console(file=StringIO())
 
 
@@ -48,24 +39,34 @@ QUIET = Console(file=StringIO())
 def text():
     training, held = read_texts(TEXT)
     tokenizer = Tokenizer(train(training[0], 319))
-    return to_ids(training, tokenizer), HeldOut.of("argparse", held, tokenizer, "cpu"), tokenizer
+    return to_ids(training, tokenizer).int(), HeldOut.of(held, tokenizer), tokenizer
 
 
-def training_in(folder, text, seed=0, size=FULL):
+def training_in(folder, text, seed=0, size=DUST):
     folder.mkdir(exist_ok=True)
     return Training(size, seed, text[0], text[2], folder)
 
 
 def run(training, text, steps=math.inf, console=QUIET):
     """Until it has taken `steps` steps, or to its end."""
-    watch, taken = Watch(training, text[1], Progress(console=console, disable=True)), []
-    seen = watch.step
-    watch.step = lambda loss: taken.append(loss) or seen(loss)
-    return train_tiny.run(training, watch, lambda: len(taken) >= steps)
+    taken, take_step = [], training.take_step
+
+    def step():
+        if len(taken) >= steps:
+            raise Stopped
+        taken.append(take_step())
+        return taken[-1]
+
+    training.take_step = step
+    return train_tiny.run(training, text[1], console)
 
 
 def weights(folder):
     return [weight for model in load_pair(folder)[:2] for weight in model.state_dict().values()]
+
+
+def same(one, other):
+    return all(torch.equal(a, b) for a, b in zip(weights(one), weights(other), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -83,10 +84,19 @@ def contents(folder):
 # --- the training itself
 
 def test_it_learns(whole):
-    losses = {phase: [row for row in whole.history if row[0] == phase] for phase in range(3)}
-    for rows in losses.values():
-        assert rows[-1][3] < 5.7        # below ln(320) = 5.77, for the distillation's KL far below
-    assert losses[0][-1][3] < losses[0][0][3] - 0.3
+    """Every phase; the target goes on from where the shallow one ended."""
+    last = [[row[3] for row in whole.history if row[0] == phase][-1] for phase in range(4)]
+    assert max(last[:3]) < math.log(320) and last[1] < last[0] - 0.1 and last[3] < 0.3
+    assert (len(whole.models["target"].blocks), whole.target.config) == (2, DUST.target)
+
+
+def test_twice_it_is_the_same_to_the_last_bit_and_another_seed_is_another_model(whole, text, tmp_path):
+    size = replace(DUST, steps=(3, 2, 1, 1))
+    for name, seed in ("a", 0), ("b", 0), ("c", 1):
+        run(training_in(tmp_path / name, text, seed, size), text)
+    assert (tmp_path / "a" / "target.pt").read_bytes() == (tmp_path / "b" / "target.pt").read_bytes()
+    assert (tmp_path / "a" / "draft.pt").read_bytes() == (tmp_path / "b" / "draft.pt").read_bytes()
+    assert not torch.equal(weights(tmp_path / "a")[0], weights(tmp_path / "c")[0])
 
 
 def test_stopped_anywhere_and_resumed_it_is_the_same_model(whole, text, tmp_path):
@@ -94,49 +104,34 @@ def test_stopped_anywhere_and_resumed_it_is_the_same_model(whole, text, tmp_path
     while not finished:
         again = training_in(tmp_path, text)
         again.load()
-        finished, stops = run(again, text, steps=10), stops + 1
-    assert stops > 1
-    assert all(torch.equal(a, b) for a, b in zip(weights(tmp_path), weights(whole.out), strict=True))
-    assert again.history == whole.history
+        finished, stops = run(again, text, steps=9), stops + 1
+    assert stops > 3 and same(tmp_path, whole.out) and again.history == whole.history
 
 
-def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole, text, tmp_path):
+def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole, text, tmp_path, monkeypatch):
     """It is asked before every step and before every token that is written before the last phase's first one."""
     training, asked = training_in(tmp_path, text), []
-    steps = sum(FULL.steps[:2])
+    steps = sum(DUST.steps[:3])
 
-    def stopped():
-        asked.append((training.phase, training.step))
-        return len(asked) == steps + 12
+    class Clock:
+        def monotonic(self):
+            return 0.0 if len(asked) < steps + 12 else 1e9
 
-    watch = Watch(training, text[1], Progress(console=QUIET, disable=True))
-    assert not train_tiny.run(training, watch, stopped)
-    assert asked[steps:] == [(2, 0)] * 12 and not (tmp_path / "sampled.pt").exists()
+    def written(*of):
+        *of, between = of
+        return written_by(*of, lambda: (asked.append("token"), between()))
+
+    take_step = training.take_step
+    monkeypatch.setattr(train_tiny, "time", Clock())
+    monkeypatch.setattr(train_tiny, "written_by", written)
+    training.take_step = lambda: (asked.append("step"), take_step())[1]
+    assert not train_tiny.run(training, text[1], QUIET, minutes=1)
+    assert asked[steps:] == ["step"] + ["token"] * 11 and training.written == []
+    monkeypatch.undo()
     resumed = training_in(tmp_path, text)
     resumed.load()
-    assert (resumed.phase, resumed.step) == (2, 0) and run(resumed, text)
-    assert all(torch.equal(a, b) for a, b in zip(weights(tmp_path), weights(whole.out), strict=True))
-    assert resumed.history == whole.history
-
-
-def test_a_training_whose_words_nobody_reads_any_longer_is_saved(text, tmp_path, monkeypatch):
-    training = training_in(tmp_path, text)
-
-    def gone(*_):
-        raise SystemExit(141)
-
-    monkeypatch.setattr(Watch, "step", gone)
-    with pytest.raises(SystemExit):
-        run(training, text)
-    resumed = training_in(tmp_path, text)
-    resumed.load()
-    assert (resumed.phase, resumed.step) == (0, 1)
-
-
-def test_another_seed_is_another_model(whole, text, tmp_path):
-    other = training_in(tmp_path, text, seed=1, size=replace(FULL, steps=(2, 1, 1)))
-    assert run(other, text)
-    assert not torch.equal(weights(tmp_path)[0], weights(whole.out)[0])
+    assert (resumed.phase, resumed.step) == (3, 0) and run(resumed, text)
+    assert same(tmp_path, whole.out) and resumed.history == whole.history
 
 
 def test_every_pass_deals_out_each_window_once():
@@ -153,41 +148,32 @@ def test_every_pass_deals_out_each_window_once():
 
 def test_the_learning_rate_rises_stays_and_falls_to_almost_nothing():
     rates = [learning_rate(step, 1000, 2.0) for step in range(1000)]
-    assert rates[0] == 0.02 and rates[99] == rates[599] == 2.0 and 0 < rates[-1] < 0.01
+    assert rates[0] == 0.02 and rates[99] == rates[499] == 2.0 and 0 < rates[-1] < 0.01
+    assert learning_rate(999, 1000, 2.0, falls=False) == 2.0            # the shallow target's: it is not the end
 
 
-def test_a_byte_of_text_has_eight_bits():
-    """A model that knows nothing, one token a byte: ln 256 nats a token are 8 bits a byte, whatever the length."""
-    held = HeldOut("bytes", torch.arange(100), 100)
-    assert held.bits(math.log(256)) == pytest.approx(8)
-    assert HeldOut("pairs", torch.arange(50), 100).bits(math.log(256 ** 2)) == pytest.approx(8)
-    bytes_alone = Tokenizer({bytes([b]): b for b in range(256)})
-    files = HeldOut.of("files", ["aé", "中"], bytes_alone, "cpu")                 # 3 and 3 bytes, and both have an end
-    assert files.bytes == 6 and files.bits(1.5) == pytest.approx(1.5 * len(files.ids) / 6 / math.log(2))
-
-
-def test_held_out_windows_follow_one_another():
-    x, y = HeldOut("text", torch.arange(35), 35).windows(10)
-    assert torch.equal(x.flatten(), torch.arange(30)) and torch.equal(y, x + 1)
-    assert len(HeldOut("text", torch.arange(35), 35).windows(10, most=2)[0]) == 2
-    assert len(HeldOut("text", torch.arange(31), 31).windows(10)[0]) == 3           # to the very last token
-    with pytest.raises(TextError, match="30 tokens do not fill one window of 30"):
-        HeldOut("text", torch.arange(30), 30).windows(30)
-
-
-def test_the_targets_last_steps_see_the_last_text_alone(text, tmp_path, monkeypatch):
-    """While its learning rate falls; the draft sees all of the text again. Every phase has an order of its own."""
-    seen, deal = [], pair.batch_at
-    monkeypatch.setattr(pair, "batch_at", lambda ids, *of: seen.append((len(ids), of[-1])) or deal(ids, *of))
-    ids, small = text[0], text[0][:3000]
-    training = Training(replace(DUST, steps=(5, 1, 1)), 7, ids, text[2], tmp_path, last=small)
+def test_every_phase_reads_the_text_in_an_order_of_its_own(text, tmp_path, monkeypatch):
+    """In windows half as long while the target is shallow, and for the first half of the deep one's steps."""
+    seen = []
+    monkeypatch.setattr(train_tiny, "batch_at", lambda ids, *of: seen.append(of) or batch_at(ids, *of))
+    training = training_in(tmp_path, text, 7, replace(DUST, steps=(1, 2, 1, 1)))
     seen.clear()
     run(training, text)
-    assert seen == [(len(ids), 7)] * 3 + [(len(small), 7)] * 2 + [(len(ids), 8), (len(ids), 9)]
-    assert training.made_of["text"] != training_in(tmp_path, text).made_of["text"]
+    assert seen == [(0, 16, 32, 7), (0, 16, 32, 8), (1, 8, 64, 8), (0, 8, 64, 9), (0, 8, 64, 10)]
 
 
-def test_sampled_texts_have_the_targets_distribution():
+def test_a_deep_target_begins_as_the_shallow_one_again_and_again():
+    torch.manual_seed(0)
+    config = Config(31, 24, layers=2, channels=16, heads=4, kv_heads=2, hidden=21, tied=False)
+    shallow = GPT(config)
+    deep = grown(shallow, replace(config, layers=6))
+    for name, weight in deep.state_dict().items():
+        layer = re.match(r"blocks\.(\d)", name)
+        its = name.replace(f"blocks.{layer[1]}", f"blocks.{int(layer[1]) % 2}") if layer else name
+        assert torch.equal(weight, shallow.state_dict()[its]), name
+
+
+def test_written_texts_have_the_targets_distribution():
     """E[-log p(token)] is the entropy of p, if the token was drawn from p. The mean of their difference over 16,000
     tokens lies within 6 standard errors of 0 (false alarm: 2e-9; the seed is fixed). Drawn with a cache that is not
     moved on, at T = 0.9, or from the token before, it lies far outside.
@@ -199,7 +185,7 @@ def test_sampled_texts_have_the_targets_distribution():
             if weight.dim() == 2:
                 weight.mul_(8)                              # sharp distributions that depend on all that came before
         ids = torch.randint(64, (1000,))
-        texts = sample(target, ids, 1000, seed=0)
+        texts = written_by(target, ids, 1000, seed=0)
         drawn_in = torch.bfloat16 if bfloat16_is_faster("cpu") else torch.float32
         law = target.to(drawn_in)(texts)[:, 15:-1].float().log_softmax(-1)
     drawn = texts[:, 16:]
@@ -208,68 +194,42 @@ def test_sampled_texts_have_the_targets_distribution():
     assert abs(gap.mean()) < 6 * gap.std() / len(gap) ** 0.5
     windows = {tuple(window) for window in ids.unfold(0, 16, 1).tolist()}
     assert {tuple(prompt) for prompt in texts[:, :16].tolist()} <= windows          # the prompts are real text
-    assert torch.equal(texts[:9], sample(target, ids, 1000, seed=0)[:9])
+    assert torch.equal(texts[:9], written_by(target, ids, 1000, seed=0)[:9])
 
 
-def test_half_of_a_distillation_batch_is_sampled_text(text, tmp_path, monkeypatch):
-    training = training_in(tmp_path, text)
-    training.begin_phase(2)
-    training.step, half = 1, FULL.batch // 2
-    monkeypatch.setattr("training.batches.sample", lambda target, ids, rows, seed, between:
-                        torch.arange(rows)[:, None].expand(rows, 64))
-    seen = []
-    monkeypatch.setattr(pair, "loss_of", lambda phase, model, target, x, y, loss="":
-                        seen.append(x) or model(x).mean())
-    train_tiny.train_step(training)
-    assert len(seen[0]) == FULL.batch and seen[0][half:, -1].tolist() == list(range(half, 2 * half))
-    assert torch.equal(seen[0][:half], batch_at(text[0], 1, FULL.batch, 64, seed=2)[0][half:])
-
-
-def test_the_targets_own_texts_are_dealt_out_in_turn_and_kept_for_this_target_and_seed_alone(tmp_path, monkeypatch):
+def test_half_of_a_distillation_batch_is_written_by_the_target_when_it_is_needed(text, tmp_path, monkeypatch):
+    """Dealt out in turn, part by part, each with a seed of its own; after the last text comes the first again."""
     drawn = []
 
-    def sample(target, ids, rows, seed, between):
+    def written(target, ids, rows, seed, between):
         drawn.append((rows, seed))
-        return torch.arange(rows)[:, None] + 100 * len(drawn)
+        return torch.arange(rows)[:, None].expand(rows, 64) + 100 * len(drawn)
 
-    monkeypatch.setattr("training.batches.AT_ONCE", 4)
-    monkeypatch.setattr("training.batches.sample", sample)
-    one, other = (GPT(DUST.draft) for _ in range(2))
-    for _ in range(2):                                              # the second reads the file
-        texts = Sampled(one, torch.zeros(9), 6, 3, tmp_path / "sampled.pt").texts(2, 6)
-        assert texts[:, 0].tolist() == [102, 103, 200, 201, 100, 101]
-        assert drawn == [(4, 3 * 1_000_003), (2, 3 * 1_000_003 + 1)]
-    for target, rows, seed in (one, 6, 4), (one, 7, 3), (other, 6, 3):
-        drawn.clear()
-        Sampled(target, torch.zeros(9), rows, seed, tmp_path / "sampled.pt").texts(0, 1)
-        assert drawn == [(4, seed * 1_000_003)]
+    monkeypatch.setattr(train_tiny, "AT_ONCE", 3)
+    monkeypatch.setattr(train_tiny, "written_by", written)
+    training = training_in(tmp_path, text, 3, replace(DUST, batch=4, written=5))
+    training.begin_phase(3)
+    x, firsts = torch.arange(4)[:, None].expand(4, 64), []
+    for training.step in range(4):
+        mixed = training.half_written(x)
+        firsts += mixed[2:, 0].tolist()
+        assert mixed[:2, 0].tolist() == [2, 3] and len(drawn) == min(2, 1 + (training.step > 0))
+    assert firsts == [100, 101, 102, 200, 201, 100, 101, 102]
+    assert drawn == [(3, 3 * 1_000_003), (2, 3 * 1_000_003 + 1)]
 
 
-def test_the_draft_is_distilled_by_the_loss_that_was_asked_for(text, tmp_path, monkeypatch):
-    """And looked at by forward KL, so that losses can be compared."""
-    training = Training(DUST, 0, text[0], text[2], tmp_path, loss="total-variation")
-    training.begin_phase(2)
-    x, y = batch_at(text[0], 0, 2, 64, 0)
-    models = training.models["draft"], training.models["target"]
-    p_target, q_draft = (model(x).softmax(-1) for model in reversed(models))
-    found = pair.loss_of("distil", *models, x, y, "total-variation")
-    assert found.item() == pytest.approx(1 - acceptance(p_target, q_draft).mean().item(), abs=2e-3)     # bfloat16
-    for weight in models[0].parameters():
+def test_the_last_loss_is_how_often_a_draft_token_is_rejected(text, tmp_path):
+    """And a mean over windows, whose last batch is a short one."""
+    training = training_in(tmp_path, text, size=replace(DUST, batch=2))
+    training.begin_phase(3)
+    for weight in training.models["draft"].parameters():
         weight.data *= 6                                            # so that no two windows are alike
-    q_draft = models[0](x).softmax(-1)
-    kl = (p_target * (p_target / q_draft).log()).sum(-1).mean().item()
-    assert pair.loss_of("distil", *models, x, y).item() == pytest.approx(kl, rel=0.02)                      # bfloat16
-    assert pair.loss_of("distil", *models, x, y, "reverse-kl").item() != pytest.approx(kl, rel=0.1)
-    every = [pair.loss_of("distil", *models, *(part[None] for part in window)).item()
-             for window in zip(*text[1].windows(64, 3))]
-    in_parts = held_out_loss("distil", *models, text[1], batch=2, most=3)      # the last part is a short one
+    windows = text[1].windows(64, 3)
+    every = [1 - acceptance(training.target(x[None]).softmax(-1), training.models["draft"](x[None]).softmax(-1)).mean()
+             for x in windows[0]]
+    assert training.held_out_loss(text[1], 3) == pytest.approx(sum(every).item() / 3, abs=2e-3)     # bfloat16
     of_parts = sum(every[:2]) / 2, every[2]
-    assert in_parts == pytest.approx(sum(every) / 3, rel=1e-5) != pytest.approx(sum(of_parts) / 2, rel=1e-4)
-    asked = []
-    monkeypatch.setattr(pair, "loss_of", lambda *of: asked.append(of[5:]) or found)
-    held_out_loss("distil", *models, text[1], 2, 2)
-    train_tiny.train_step(training)
-    assert asked == [("forward-kl",), ("total-variation",)]
+    assert abs(sum(of_parts) / 2 - sum(every) / 3) > 2e-3
 
 
 # --- files: killed, full, resumed
@@ -294,7 +254,7 @@ def test_killed_while_it_saves_nothing_is_lost(text, tmp_path, monkeypatch, mome
         patched.setattr(os, "replace", until_killed)
         with pytest.raises(Killed):
             training.save()
-    assert [path.name for path in sorted(map(Path, replaced[:moment]))] == sorted(FILES[:moment])
+    assert [path.name for path in map(Path, replaced[:moment])] == list(FILES[:moment])
 
     training.save()
     with torch.no_grad():
@@ -311,28 +271,39 @@ def test_killed_while_it_saves_nothing_is_lost(text, tmp_path, monkeypatch, mome
 
 def test_a_full_disk_stops_no_training_and_the_end_says_so(tmp_path, text, monkeypatch):
     """Saves fail while it trains: it goes on. The last one fails too: an error, and the old files are whole."""
-    monkeypatch.setattr("training.watch.SAVE_EVERY", 0)
-    training = training_in(tmp_path, text, size=replace(FULL, steps=(2, 1, 1)))
+    monkeypatch.setattr(train_tiny, "SAVE_EVERY", 0)
+    training = training_in(tmp_path, text, size=replace(DUST, steps=(2, 1, 1, 1)))
     training.save()
     before = contents(tmp_path)
 
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr(pair, "save_model", full)
+    monkeypatch.setattr(train_tiny, "save_model", full)
     console = Console(record=True, file=StringIO(), width=200)
     with pytest.raises(OSError, match="no space left"):
         run(training, text, console=console)
     assert "no space left; training goes on" in console.export_text()
-    (tmp_path / "sampled.pt").unlink()                      # drawn for the last phase, and kept
-    assert training.phase == 2 and contents(tmp_path) == before
+    assert training.phase == 3 and contents(tmp_path) == before
 
 
-def test_another_text_seed_size_or_loss_cannot_be_resumed(whole, text):
+def test_a_training_whose_words_nobody_reads_any_longer_is_saved(text, tmp_path):
+    def gone(*_):
+        raise SystemExit(141)
+
+    training = training_in(tmp_path, text)
+    training.look = gone
+    with pytest.raises(SystemExit):
+        run(training, text)
+    resumed = training_in(tmp_path, text)
+    resumed.load()
+    assert (resumed.phase, resumed.step) == (0, 6)
+
+
+def test_another_text_seed_or_size_cannot_be_resumed(whole, text):
     for changed, word in ((training_in(whole.out, (text[0] + 1, *text[1:])), "text"),
                           (training_in(whole.out, text, seed=3), "seed"),
-                          (training_in(whole.out, text, size=replace(FULL, steps=(1, 2, 3))), "size"),
-                          (Training(FULL, 0, text[0], text[2], whole.out, loss="reverse-kl"), "loss")):
+                          (training_in(whole.out, text, size=replace(DUST, steps=(1, 2, 3, 4))), "size")):
         with pytest.raises(TextError, match=word):
             changed.load()
 
@@ -345,13 +316,12 @@ def cut(saved, *keys):
 
 @pytest.mark.parametrize("damage", [
     *(lambda saved, key=key: cut(saved, key)
-      for key in ("target", "draft", "phase", "step", "history", "optimizer", "made_of")),
-    lambda saved: cut(saved, "made_of", "text"), lambda saved: cut(saved, "made_of", "loss"),
-    lambda saved: cut(saved, "target", "embedding.weight"),
+      for key in ("target", "draft", "phase", "step", "history", "optimizer", "made_of", "written")),
+    lambda saved: cut(saved, "made_of", "text"), lambda saved: cut(saved, "target", "embedding.weight"),
     lambda saved: cut(saved, "optimizer", "state"),
-    lambda saved: cut(saved, "optimizer", "param_groups", 1), lambda saved: saved.update(phase=3),
+    lambda saved: cut(saved, "optimizer", "param_groups", 1), lambda saved: saved.update(phase=4),
     lambda saved: saved.update(step=-1), lambda saved: saved.update(step="7"), lambda saved: saved.update(history=[1]),
-    lambda saved: saved.update(optimizer=None), lambda saved: saved.clear()])
+    lambda saved: saved.update(optimizer=None), lambda saved: saved.update(written=[5]), lambda saved: saved.clear()])
 def test_a_training_that_lacks_something_is_refused(whole, text, tmp_path, damage):
     saved = torch.load(whole.out / "training.pt", weights_only=True)
     damage(saved)
@@ -368,10 +338,36 @@ def test_a_training_cut_short_is_refused(whole, text, tmp_path, part):
         training_in(tmp_path, text).load()
 
 
+def test_what_is_seen_of_a_training(monkeypatch):
+    """Of 2 rows of 128 tokens, 30 s a step. Held-out text is looked at in every fifth step and the last."""
+    now = [0.0]
+    monkeypatch.setattr(train_tiny, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def step():
+        training.step += 1
+        now[0] += 30
+        return SimpleNamespace(item=lambda: 5 - training.step / 8)
+
+    training = SimpleNamespace(size=SimpleNamespace(look=5, batch=2, target=SimpleNamespace(context=128)), name="draft",
+                               phases=["draft"], steps=6, step=0, phase=0, history=[], take_step=step, out="out",
+                               look=lambda held, windows: ([2.75], f"{held} {windows}"), save=lambda: None,
+                               draw=lambda: None)
+    console = Console(file=StringIO(), width=200)
+    assert train_tiny.run(training, "held out", console)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert lines[:2] == ["draft step 5/6 loss 4.375 held out 24 2.5 min",
+                         "draft step 6/6 loss 4.250 held out 24 3.0 min"]
+    assert lines[-1].endswith("6/6 loss 4.250 9 tokens/s 0:00:00")          # 256 in the last 30 seconds
+    assert training.history == [(0, 5, 4.375, 2.75), (0, 6, 4.25, 2.75)]
+
+
 # --- the command
 
 def command(*options):
     return train_tiny.main(["--size", "dust", "--text", str(TEXT), *map(str, options)])
+
+
+STEPS = ("--steps", 5, 8, 4, 4)
 
 
 @pytest.fixture(scope="module")
@@ -381,7 +377,7 @@ def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("finished")
     (out / "target.partial").write_bytes(b"PK")
     (out / "ranks.partial").write_bytes(b"aa")
-    assert command("--out", out, "--steps", 12, 4, 4) == 0
+    assert command("--out", out, *STEPS) == 0
     return out
 
 
@@ -390,76 +386,61 @@ def test_the_whole_command(finished):
     assert load_pair(finished).tokenizer.vocab_size == 320
 
 
-def test_what_the_beginning_reports(finished, tmp_path, capsys):
-    """Files, tokens and parameters, counted here from the text and from what was written."""
+def test_what_the_beginning_reports(tmp_path, capsys):
+    """Files and tokens, counted here from the text and from what was written."""
     capsys.readouterr()
-    assert command("--out", tmp_path, "--tokenizer", finished / "ranks.tiktoken", "--minutes", 0) == 0
-    target, draft, tokenizer = load_pair(tmp_path)
+    assert command("--out", tmp_path, "--minutes", 0) == 0
     read, held = read_texts(TEXT)
-    # A text begins with end of text, and so does each after it.
-    counts = [len(texts) + 1 + sum(len(tokenizer.encode(text)) for text in texts) for texts in (read, held)]
+    counts = [len(to_ids(texts, load_pair(tmp_path).tokenizer)) for texts in (read, held)]
     told = " ".join(capsys.readouterr().out.split())
-    assert told.startswith(f"{len(read)} files, {counts[0]:,} tokens to train on {len(held)} files, {counts[1]:,} "
-                           f"tokens of {TEXT} held out") and counts[0] != counts[1]
-    for name, model in ("target", target), ("draft", draft):
-        assert f"{name}: {sum(weight.numel() for weight in model.parameters()):,} parameters" in told
+    assert told.startswith(f"{len(read)} files, {counts[0] + 1:,} tokens to train on; {len(held)} files, "
+                           f"{counts[1]:,} tokens held out") and counts[0] != counts[1]
 
 
-def test_a_deep_target_grows_from_a_trained_one_and_a_resumed_run_does_not_grow_again(finished, tmp_path, monkeypatch):
-    """Its loss after one step is near the shallow one's; and stopped before the second and resumed, it is the same."""
-    shallow = load_pair(finished).target
-    monkeypatch.setitem(train_tiny.SIZES, "dust", replace(DUST, target=replace(DUST.target, layers=4)))
-    monkeypatch.setattr(pair, "fit_first", partial(pair.fit_first, steps=20))
-    grow, reads, load_model = ["--from", finished / "target.pt", "--steps", 2, 1, 1], [], jobs.load_model
-    monkeypatch.setattr(jobs, "load_model", lambda path, *of, **more: (
-        reads.append(path), load_model(path, *of, **more))[1])
-    assert command("--out", tmp_path / "whole", *grow) == 0
-    assert command("--out", tmp_path / "cut", *grow, "--minutes", 0) == 0
-    grown = [load_pair(tmp_path / name).target for name in ("whole", "cut")]
-    assert [model.config.layers for model in grown] == [4, 4]
-    assert reads == [finished / "target.pt"] * 2                # once a run
-    x = load_pair(finished).tokenizer.encode(TEXT.read_text()[:400])
-    told = [F.cross_entropy(model(torch.tensor([x[:-1]]))[0], torch.tensor(x[1:])) for model in (shallow, *grown)]
-    assert abs(told[2] - told[0]) < 0.05 < math.log(320) - told[0] - 0.1, told         # random weights: log(320)
-    monkeypatch.setattr(Training, "grow", lambda *_: pytest.fail("it grew again"))
-    assert command("--out", tmp_path / "cut", "--resume", "--steps", 2, 1, 1) == 0
-    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
-
-
-def weights_of(folder):
-    return {name: weight.tolist() for name, weight in load_pair(folder).target.named_parameters()}
-
-
-def test_a_draft_distilled_once_more_is_accepted_more_often(finished, tmp_path, text):
-    out = Path(shutil.copytree(finished, tmp_path / "pair"))
-    before, options = load_pair(out), ("--what", "distil", "--loss", "total-variation", "--steps", 40, "--out", out)
-    assert command(*options, "--minutes", 0) == 0 and command(*options) == 2            # its state is there by now
-    assert command(*options, "--resume") == 0
-    after, held = load_pair(out), text[1]
-    assert (out / "target.pt").read_bytes() == (finished / "target.pt").read_bytes()
-    old, new = (held_out_loss("distil", pair.draft, before.target, held, 8, 8, "total-variation")
-                for pair in (before, after))
-    assert new < old - 0.003, (old, new)
-    assert command("--what", "distil", "medusa", "--out", tmp_path / "another") == 2
+def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monkeypatch, capsys):
+    """The library several times, the packages once, in tokens that were learned from the library."""
+    read, held = read_texts(TEXT)
+    monkeypatch.setattr(train_tiny, "read_texts", lambda path: (read, held))
+    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len(names)}", f"# {len(judged)}"])
+    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "it"), "--minutes", "0", "--steps", "999", "1",
+                            "1", "1"]) == 0
+    tokenizer = load_pair(tmp_path / "it").tokenizer
+    assert tokenizer.ranks == train(read[0], 319)
+    tokens = train_tiny.AGAIN * len(to_ids(read, tokenizer)) + len(
+        to_ids([f"# {len(train_tiny.DEPENDENCIES)}", f"# {len(held)}"], tokenizer))
+    assert f"3 files, {tokens:,} tokens to train on; 1 files" in " ".join(capsys.readouterr().out.split())
+    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "few"), "--minutes", "0"]) == 0
+    assert f" 1 files, {len(to_ids(read, tokenizer)) + 1:,} tokens to train on" in " ".join(
+        ["", *capsys.readouterr().out.split()])         # a training that sees less than the library reads no more
+    (tmp_path / "list").write_text("rich==0.0.1\n# tokens 5 abc\n")
+    assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "other"), "--minutes", "0", "--texts",
+                            str(tmp_path / "list")]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "and 0.0.1 in" in told and "is not what" in told and told.count("the weights will be others") == 2
 
 
 def test_without_a_compiler_it_trains_all_the_same(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("nanospec.fast.compiled.why_not", lambda device: "no g++")
-    assert command("--compile", "--steps", 1, 1, 1, "--minutes", 0, "--out", tmp_path / "pair") == 0
+    assert command("--compile", "--steps", 1, 1, 1, 1, "--minutes", 0, "--out", tmp_path / "pair") == 0
     assert "no g++" in capsys.readouterr().err
 
 
-def test_what_the_end_reports(finished, capsys):
-    assert command("--out", finished, "--steps", 12, 4, 4, "--resume") == 0
+def test_what_the_end_reports_and_what_is_next(finished, capsys):
+    """The losses of the file's own models, and a command that works."""
+    from nanospec.cli import __main__ as commands
+    capsys.readouterr()
+    assert command("--out", finished, *STEPS, "--resume") == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "nats a token" in said and "bits a byte" in said
-    for temperature in ("1.0", "0.8", "0.0"):
-        assert f"alpha of pair at T = {temperature}: " in said
+    assert re.search(r"held out: [\d.]+ nats a token, [\d.]+ bits a byte; 0\.\d+ of the draft tokens accepted", said)
+    name, *rest = said.split("Next: nanospec ")[1].split()
+    assert rest == ["--weights", str(finished)]
+    assert commands.main([name, *rest, "--prompt", "def", "--max-new-tokens", "8", "--dtype", "float32", "--threads",
+                          "1"]) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_a_usable_pair_and_a_run_that_goes_on(finished, tmp_path, monkeypatch, number):
-    step = train_tiny.train_step
+    step = Training.take_step
 
     def interrupted(training):
         if training.step == 3:
@@ -468,21 +449,15 @@ def test_a_signal_leaves_a_usable_pair_and_a_run_that_goes_on(finished, tmp_path
 
     handler = signal.getsignal(number)
     with monkeypatch.context() as patched:
-        patched.setattr(train_tiny, "train_step", interrupted)
-        assert command("--out", tmp_path, "--steps", 12, 4, 4) == 128 + number
-    assert signal.getsignal(number) is handler
-    assert load_pair(tmp_path).target.config == DUST.target
+        patched.setattr(Training, "take_step", interrupted)
+        with pytest.raises(SystemExit) as left:
+            command("--out", tmp_path, *STEPS)
+    assert left.value.code == 128 + number and signal.getsignal(number) is handler
+    assert load_pair(tmp_path).target.config == replace(DUST.target, layers=1)          # still shallow
     assert torch.load(tmp_path / "training.pt", weights_only=True)["step"] == 4
     monkeypatch.setattr(train_tiny, "report", lambda *_: None)
-    assert command("--out", tmp_path, "--steps", 12, 4, 4, "--resume") == 0
-    assert all(torch.equal(a, b) for a, b in zip(weights(tmp_path), weights(finished), strict=True))
-
-
-def test_a_tokenizer_can_be_kept(finished, tmp_path, monkeypatch):
-    other = ROOT / "train_tiny.py"
-    options = ("--text", other, "--out", tmp_path, "--steps", 1, 1, 1, "--minutes", 0)
-    assert command(*options, "--tokenizer", finished / "ranks.tiktoken") == 0
-    assert (tmp_path / "ranks.tiktoken").read_bytes() == (finished / "ranks.tiktoken").read_bytes()
+    assert command("--out", tmp_path, *STEPS, "--resume") == 0
+    assert same(tmp_path, finished)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -498,32 +473,22 @@ def test_a_new_run_touches_no_folder_that_holds_a_pair_or_a_part_of_one(finished
 
 @pytest.mark.parametrize("options, words", [
     (["--text", "none"], "missing"), (["--text", "binary"], "not UTF-8"), (["--text", "short"], "too little text"),
-    (["--text", "empty"], "too few text files"), (["--text", TEXT, "none"], "missing"),
+    (["--text", "empty"], "no text file"), (["--text", TEXT, "none"], "missing"),
     (["--text", "no_window"], "too little text is held out"), (["--text", "no_batch"], "too little text"),
+    (["--texts", "none"], "none"), (["--texts", "short"], "lists no package"), (["--texts", "list"], "not installed"),
     (["--device", "cuda:99"], "cuda:99"), (["--device", "meta"], "meta"), (["--device", "nonsense"], "nonsense"),
-    (["--device", ""], "device"),
-    (["--seed", 2 ** 64], "--seed: must be a whole"), (["--seed", -1], "--seed"), (["--seed", 2 ** 32], "--seed"),
+    (["--device", ""], "device"), (["--seed", 2 ** 64], "--seed: must be a whole"), (["--seed", -1], "--seed"),
     (["--minutes", "nan"], "--minutes must be"), (["--minutes", -1], "--minutes"), (["--minutes=-inf"], "--minutes"),
-    (["--steps", 1, 2], "--steps: wants 3 of them, got 2"),
-    (["--what", "mlp", "--steps", 1, 2], "wants 1 of them"),
-    (["--what", "pair", "mtp"], "unrecognized arguments: mtp"),
-    (["--what", "mlp", "--tokenizer", TEXT], "the tokenizer of its pair"),
-    (["--what", "mlp", "--from", "short"], "--from is for a pair, whose target grows"),
-    (["--from", "none"], "'none'"), (["--from", "short"], "ranks.tiktoken"),
-    (["--from", "short", "--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "short is cut short"),
-    (["--resume", "--from", "short"], "has grown its target already"),
-    (["--from", ROOT / "nanospec" / "weights" / "draft.pt"], "2 layers cannot grow from one of 1: other vocab_size"),
-    (["--packages", "no-such-package"], "no-such-package is not installed"),
-    (["--steps", 1, 0, 1], "--steps must be"), (["--steps", 1, 1, -5], "--steps must be"),
-    (["--tokenizer", "none"], "none"), (["--tokenizer", "binary"], "no tokenizer's file"),
-    (["--tokenizer", ROOT / "nanospec" / "weights" / "ranks.tiktoken"], "1024 tokens, these models 320"),
+    (["--steps", 1, 2], "--steps: wants 4 of them, each 1 or more, got 1 2"),
+    (["--steps", 1, 0, 1, 1], "got 1 0 1 1"), (["--steps", 1, 1, 1, -5], "--steps"),
     (["--out", "short"], "--out"), (["--out", "short/below"], "--out"), (["--seed", "x"], "--seed"),
-    (["--size", "vast"], "vast"), (["--steps", "few"], "few"), (["--what"], "--what"), (["--nonsense"], "--nonsense"),
+    (["--size", "vast"], "vast"), (["--steps", "few"], "few"), (["--nonsense"], "--nonsense"),
     (["--resume"], "No such file"), (["--resume", "--out", "torn"], "training.pt is cut short"),
     (["--resume", "--out", "empty"], "No such file")])
 def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatch, capsys, options, words):
     (tmp_path / "binary").write_bytes(bytes(range(256)))
     (tmp_path / "short").write_text("x = 1\n")
+    (tmp_path / "list").write_text("rich==1\nno-such-package==1\n")
     (tmp_path / "no_window").write_bytes(TEXT.read_bytes()[:1900])
     (tmp_path / "no_batch").mkdir()
     for name in (f"{number}.txt" for number in range(60)):
@@ -531,50 +496,45 @@ def test_bad_input_is_one_clear_line_and_nothing_is_written(tmp_path, monkeypatc
     (tmp_path / "empty").mkdir()
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "training.pt").write_bytes(b"PK")
-    Tokenizer({bytes([b]): b for b in range(256)}).save(tmp_path / "torn" / "ranks.tiktoken")
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr(train_tiny, "train_step", lambda training: pytest.fail("it began to train"))
+    monkeypatch.setattr(Training, "take_step", lambda training: pytest.fail("it began to train"))
     assert command(*options) == 2
     said = capsys.readouterr().err
     assert words in said and len(said.strip().splitlines()) == 1
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("options", [["--out", "short"], ["--out", "short/below"], ["--tokenizer", "none"]])
-def test_what_can_be_refused_is_refused_before_the_text_is_read(tmp_path, monkeypatch, capsys, options):
+def test_what_can_be_refused_is_refused_before_the_text_is_read(tmp_path, monkeypatch, capsys):
+    """A superuser may write anywhere, so what the system says of the last folder is made up here."""
     (tmp_path / "short").write_text("x = 1\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "read_texts", lambda *_: pytest.fail("it began to read"))
-    assert command(*options) == 2 and capsys.readouterr().err.count("\n") == 1
+    monkeypatch.setattr(train_tiny, "read_texts", lambda *_: pytest.fail("it began to read"))
+    for out in "short", "short/below", "it":
+        if out == "it":
+            monkeypatch.setattr(os, "access", lambda path, mode: False)
+        assert command("--out", out) == 2 and capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path, monkeypatch, capsys):
-    """A superuser may write anywhere, so the system's answer is made up here."""
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    monkeypatch.setattr(jobs, "read_texts", lambda *_: pytest.fail("it began to read"))
-    assert command("--out", tmp_path / "it") == 2 and "--out" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("where, when", [(jobs, "prepared"), (train_tiny, "report")])
-def test_an_interrupt_before_or_after_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, where, when):
+@pytest.mark.parametrize("when", ["read_texts", "report"])
+def test_an_interrupt_before_or_after_the_training_is_no_traceback(tmp_path, monkeypatch, capsys, when):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(where, when, interrupted)
-    assert command("--out", tmp_path / "it", "--steps", 1, 1, 1) == 130 and capsys.readouterr().err == ""
+    monkeypatch.setattr(train_tiny, when, interrupted)
+    assert command("--out", tmp_path / "it", "--steps", 1, 1, 1, 1) == 130 and capsys.readouterr().err == ""
     assert (tmp_path / "it").exists() == (when == "report")
 
 
 def test_the_script_as_a_user_runs_it(tmp_path):
     """SIGTERM while it trains: it says so, and the shell hears of it."""
-    options = ["--size", "dust", "--steps", "100000", "1", "1", "--text", TEXT, "--out", tmp_path / "it"]
+    options = ["--size", "dust", "--steps", "100000", "1", "1", "1", "--text", TEXT, "--out", tmp_path / "it"]
     with subprocess.Popen([sys.executable, "train_tiny.py", *options], cwd=ROOT, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
-        while "target step" not in (line := process.stdout.readline()):
+        while "shallow step" not in (line := process.stdout.readline()):
             assert line, process.stderr.read()
         process.terminate()
         said, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGTERM and "--resume" in said
     assert not re.sub(r"^.* \.\.\. \d+ s\n", "", errors, flags=re.M)          # that something takes long here
-    assert load_pair(tmp_path / "it").target.config == DUST.target
+    assert load_pair(tmp_path / "it").target.config.layers == 1

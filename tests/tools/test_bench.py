@@ -493,8 +493,8 @@ def test_a_picture_of_whatever_was_measured(rows_of, quick, drawn, options):
 
 
 def test_a_draft_model_that_is_not_there(weights, capsys):
-    refused(["speed", "--weights", str(weights), "--drafts", "gpt", "hydra"], "train_tiny.py --what hydra", capsys)
-    refused(["serve", "--weights", str(weights), "--draft", "hydra"], "train_tiny.py --what hydra", capsys)
+    refused(["speed", "--weights", str(weights), "--drafts", "gpt", "hydra"], "training hydra --out", capsys)
+    refused(["serve", "--weights", str(weights), "--draft", "hydra"], "training hydra --out", capsys)
 
 
 @pytest.mark.parametrize("rate", ["0", "200"])

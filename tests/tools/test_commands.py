@@ -78,7 +78,7 @@ def test_the_training_is_in_a_clone_too(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(SystemExit) as left:
         commands.main(["train", "--help"])
-    assert left.value.code == 0 and "--packages" in capsys.readouterr().out
+    assert left.value.code == 0 and "--texts" in capsys.readouterr().out
     monkeypatch.setattr(commands, "__file__", str(tmp_path / "site" / "nanospec" / "cli" / "__main__.py"))
     monkeypatch.chdir(tmp_path)
     for name, file in ("train", "train_tiny.py"), ("proof", "tests/proof/__main__.py"):
@@ -120,7 +120,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py"]
+         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py", ROOT / "training" / "__main__.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 
@@ -134,7 +134,7 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
-    "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
+    "train_tiny.py", "-m training", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
     "-m tests.proof", "-m tests.proof.itself",
     "-m nanospec export", "-m nanospec chat", "-m docs.pictures"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):

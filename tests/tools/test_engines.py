@@ -17,7 +17,6 @@ from urllib.request import urlopen
 import pytest
 import torch
 
-import train_tiny
 from nanospec.dice import Dice
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
@@ -27,6 +26,7 @@ from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import engines, vllm_here
 from tests.proof.engines import main
+from training import __main__ as training
 
 PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),
             Tokenizer({bytes([b]): b for b in range(256)}))
@@ -257,7 +257,7 @@ def test_vllm_itself(capsys):
 def test_our_head_is_accepted_in_vllm_at_each_place_as_here(tmp_path, monkeypatch):
     """EAGLE-3 after a short training, on three greedy texts; vLLM's first token comes from the prompt, without a draft.
     """
-    assert train_tiny.main(["--what", "eagle3", "--steps", "60", "--out", str(tmp_path)]) == 0
+    assert training.main(["eagle3", "--steps", "60", "--out", str(tmp_path)]) == 0
     target, head, tokenizer = load_pair(tmp_path, draft="eagle3")
     ours = [0] * 4
     for text in engines.PROMPTS:

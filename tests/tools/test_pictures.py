@@ -7,15 +7,17 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import train_tiny
 from docs import pictures as of_docs
 from nanospec.cli.show import figures, page
 from nanospec.cli.show.page import Played, run_of
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS, letters
-from training import pictures
+from training import learning
 
 # Figures
 
@@ -31,8 +33,7 @@ SERVED = [{"rows": count, "method": method, "tokens_per_s": pace} for count, its
 def drawn(monkeypatch, tmp_path):
     """drawn(draw, ...) -> the panels of what is drawn so, one beside the other, at 160 dots an inch."""
     made = []
-    for module in of_docs, pictures:
-        monkeypatch.setattr(module, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
+    monkeypatch.setattr(of_docs, "blank", lambda *its, blank=figures.blank: made.append(blank(*its)) or made[-1])
 
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
@@ -151,34 +152,24 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(argv, words, tmp_path, monk
     assert not [*tmp_path.rglob("a.*")]
 
 
-def test_losses_of_a_training(drawn):
-    history = [(0, 10, 3.5, 3.25), (0, 20, 2.5, 2.75), (1, 5, 4.5, 4.25), (2, 7, .5, .625)]
-    entropy, kl = drawn(pictures.draw_losses, history, ["target", "draft", "distil"])
-    points = [list(zip(*map(list, line.get_data()))) for line in entropy.get_lines()]
-    assert points == [[(10, 3.5), (20, 2.5)], [(10, 3.25), (20, 2.75)], [(5, 4.5)], [(5, 4.25)]]
-    assert [list(zip(*map(list, line.get_data()))) for line in kl.get_lines()] == [[(7, .5)], [(7, .625)]]
-    assert named(entropy) == {"target 2.75": (20, 2.75), "draft 4.25": (5, 4.25)}
-    assert named(kl) == {"distil 0.62": (7, .625)}
-    steps = "step (thick: held out, thin: one training batch)"
-    assert words_of(entropy) == (steps, "cross-entropy, nats per token", [])
-    assert words_of(kl) == (steps, "KL(p_target || q_draft), nats per token", [])
-    alone, = drawn(pictures.draw_losses, [(0, 10, .5, .625)], ["distil"])
-    assert words_of(alone) == (steps, "rejected draft tokens (thin: the loss)", [])
-    for axes in entropy, alone:
-        thin, thick = axes.get_lines()[:2]
-        assert thin.get_linewidth() < thick.get_linewidth() and thin.get_alpha() == .5
-
-
-def test_what_a_learned_draft_model_has_accepted(drawn):
-    """Of three draft tokens the first and the last are named."""
-    axes, = drawn(pictures.draw_accepted, [(0, 100, 9, 8, .35, .3, .2), (0, 200, 9, 8, .55, .5, .4)], "mlp")
-    assert list(lines_of(axes).values()) == [[(100, .35), (200, .55)], [(100, .3), (200, .5)], [(100, .2), (200, .4)]]
-    assert named(axes) == {"token 1": (200, .55), "token 3": (200, .4)} and axes.get_ylim() == (0, 1)
-    assert words_of(axes) == ("steps of training", "mlp: how often a draft token is accepted", [])
-    widths = [line.get_linewidth() for line in axes.get_lines()]
-    assert widths[0] == max(widths) > widths[1]                                         # the first is the thickest
-    begun, = drawn(pictures.draw_accepted, [], "mlp")                                    # nothing was looked at yet
-    assert not begun.get_lines() and not begun.texts
+def test_pictures_of_a_training(monkeypatch, tmp_path):
+    """What each look has found: of the pair the four phases' losses, of a draft model how often it is right."""
+    made = []
+    for module in train_tiny, learning:
+        monkeypatch.setattr(module, "blank", lambda *its: made.append(figures.blank(*its)) or made[-1])
+    history = [(0, 10, 3.5, 3.25), (0, 20, 2.5, 2.75), (1, 5, 4.5, 4.25), (3, 7, .5, .625)]
+    train_tiny.Training.draw(SimpleNamespace(history=history, out=tmp_path))
+    history = [(0, 100, 9, 8, .5, .4, .3, .2, .1)]
+    learning.LearnedTraining.draw(SimpleNamespace(history=history, out=tmp_path, name="mlp"))
+    (_, (losses, rejected)), (_, (accepted,)) = made
+    points = [[list(zip(*map(list, line.get_data()))) for line in axes.get_lines()] for axes in (losses, rejected)]
+    assert points[0] == [[(10, 3.5), (20, 2.5)], [(10, 3.25), (20, 2.75)], [(5, 4.5)], [(5, 4.25)], [], []]
+    assert points[1] == [[(7, .5)], [(7, .625)]]
+    assert all(thin.get_linewidth() < thick.get_linewidth() for thin, thick in zip(*[iter(losses.get_lines())] * 2))
+    assert [(list(line.get_data()[1]), line.get_label()) for line in accepted.get_lines()] == [
+        ([share], f"token {k}") for k, share in enumerate((.5, .4, .3, .2, .1), 1)]
+    for name in "loss.png", "mlp.loss.png":
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 # The page

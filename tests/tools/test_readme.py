@@ -95,15 +95,19 @@ def test_there_is_one_reading_order():
 
 
 def test_every_option_named_exists():
+    import train_tiny
     from nanospec.cli import demo
-    from train_tiny import options
-    for script, parser in ("nanospec demo", demo.parser()), ("train_tiny.py", options()):
-        named = set(re.findall(rf"{script}`? (--[\w-]+)", PAGES))
-        assert named and named <= set(parser._option_string_actions), script
+    from training import __main__ as training
+    pages = "".join(page for name, page in DOCS.items() if name != "CHANGELOG.md") + README + LESSONS
+    for script, parser, least in (("nanospec demo", demo.parser(), 3), ("train_tiny.py", train_tiny.options(), 2),
+                                  ("-m training", training.options(), 3)):
+        named = {option for words in re.findall(rf"{script}([^`\n#]*)", pages)
+                 for option in re.findall(r"--[\w-]+", words)}
+        assert len(named) >= least and named <= set(parser._option_string_actions), (script, named)
 
 
 def test_every_option_of_a_subcommand_exists():
-    """Of the bench, the checker and the training, in backticks or in an example."""
+    """Of the bench and the checker, in backticks or in an example."""
     from lessons.check import command as check
     from nanospec.cli.bench.command import parser
     subcommands, = (action.choices for action in parser()._actions if isinstance(action, _SubParsersAction))
@@ -116,9 +120,6 @@ def test_every_option_of_a_subcommand_exists():
     source = inspect.getsource(check)
     assert all(f'"{option}"' in source for words in re.findall(r"python -m lessons\.check([^`#\n]*)", pages)
                for option in re.findall(r"--[\w-]+", words))
-    train = (ROOT / "training" / "jobs.py").read_text() + (ROOT / "train_tiny.py").read_text()
-    for words in re.findall(r"train_tiny\.py([^`\n]*)", pages):
-        assert all(f'"{option}"' in train for option in re.findall(r"--[\w-]+", words)), words
 
 
 def test_nothing_is_left_to_fill_in():

@@ -3,23 +3,18 @@ differ, and a clock that moves only when a test winds it.
 """
 
 import re
-from dataclasses import dataclass
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from nanospec.cli import chat, demo, quantities, why
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import Played, View
 from nanospec.cli.why import Parts
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
-from training import for_target, jobs, watch
 
 
 @pytest.fixture
@@ -229,145 +224,3 @@ def test_the_table_of_why(capsys):
     assert "speed-up: 1.49 by these parts, 1.37 measured, where reading the prompt counts" in words(out)
     assert "This machine is busy" in out
     assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
-
-
-# A training
-
-def test_what_is_seen_of_a_training(monkeypatch):
-    """Of 2 rows of 128 tokens. The bar is looked at after .2 s and not drawn; after 2 s it has 4 steps more. Held-out
-    text is looked at in every fifth step and the last.
-    """
-    clock = Clock()
-    monkeypatch.setattr(watch.time, "monotonic", clock)
-    size = SimpleNamespace(held_out_every=5, batch=2, target=SimpleNamespace(context=128))
-    training = SimpleNamespace(size=size, name="draft", steps=12, step=0, phase=1, history=[],
-                               look=lambda held, windows: ([2.75], f"held out {windows}"))
-    console = Console(file=StringIO(), width=200)
-    shown = watch.Watch(training, None, Progress(console=console, disable=True))
-    clock.wind(60)
-    shown.phase()
-
-    def step(to: int, seconds: float, loss: float):
-        training.step = to
-        clock.wind(seconds)
-        shown.step(SimpleNamespace(item=lambda: loss))
-        task, = shown.progress.tasks
-        return task.completed, task.fields["loss"], task.fields["speed"]
-
-    assert step(1, .25, 4.5)[0] == 0 and step(4, 1.75, 3.5) == (4, 3.5, 4 * 256 / 2)
-    assert step(5, 28, 3.25) == (5, 3.25, 256 / 28)
-    assert words(console.file.getvalue()) == "draft step 5/12 loss 3.250 held out 24 1.5 min"
-    assert training.history == [(1, 5, 3.25, 2.75)]
-    step(12, 30, 1.125)
-    assert words(console.file.getvalue()).endswith("draft step 12/12 loss 1.125 held out 24 2.0 min")
-
-
-class Words(str):
-    """A tokenizer, said in words."""
-
-    vocab_size = 8
-    load = classmethod(lambda cls, path: cls(path))
-
-
-@pytest.mark.parametrize("resume", [False, True])
-@pytest.mark.parametrize("what, kind, begins", [
-    ("pair", "Training", []), ("distil", "Distillation", ["pair"]), ("mlp", "LearnedTraining", ["target"])])
-def test_which_training_it_is_and_what_it_begins_with(monkeypatch, capsys, what, kind, begins, resume):
-    """A pair's tokenizer is learned from the text that is read, or read where the training is resumed."""
-    class Its(str):
-        tokenizer, target = Words("the pair's"), "target"
-
-    def made(name, *its, **more):
-        done.append((name, *(each.tolist() if isinstance(each, torch.Tensor) else each for each in its),
-                     *more.values()))
-        return SimpleNamespace(models={"draft": torch.nn.Linear(30, 40)}, load=lambda: done.append("resumed"),
-                               grow=lambda shallow: done.append(f"grown from {shallow}"))
-
-    done, size, last = [], SimpleNamespace(target=SimpleNamespace(vocab_size=9, context=4)), []
-    for name in "Training", "Distillation", "LearnedTraining":
-        monkeypatch.setattr(jobs, name, partial(made, name))
-    monkeypatch.setattr(jobs, "Tokenizer", Words)
-    monkeypatch.setattr(jobs, "train", lambda text, size: f"learned from {text!r}, {size}")
-    monkeypatch.setattr(jobs, "read_texts", lambda path: (["a", "b", "c"], ["d", "e"]))
-    monkeypatch.setattr(jobs, "to_ids", lambda read, tokenizer: torch.arange(7))
-    monkeypatch.setattr(jobs, "HeldOut", SimpleNamespace(of=lambda name, held, tokenizer, device: SimpleNamespace(
-        name=name, ids=held * 5, windows=lambda context: done.append(f"windows of {context}"))))
-    pair, tokenizer = Its("pair"), "the pair's"
-    if what == "pair":
-        pair, last = None, [None]
-        tokenizer = "out/ranks.tiktoken" if resume else "learned from 'a\\nb\\nc', 8"
-    job = SimpleNamespace(size=size, out=Path("out"), pair=pair, shallow="it" if what == "pair" else None)
-    args = SimpleNamespace(text=["text"], packages=None, resume=resume, tokenizer=None, device="cpu", compile=False,
-                           seed=3, what=what, loss="loss")
-    console = Console(file=StringIO(), width=200)
-    _, held = jobs.prepared(args, job, console)
-    assert done == ["windows of 4", (kind, *begins, size, 3, [*range(7)], tokenizer, Path("out"), False, *last, "loss"),
-                    *["grown from it"] * (what == "pair"), *["resumed"] * resume]
-    assert [it.name for it in held] == ["text"] and console.file.getvalue().splitlines() == [
-        "3 files, 7 tokens to train on", "2 files, 10 tokens of text held out", "draft: 1,240 parameters"]
-    assert not capsys.readouterr().err                  # what is soon done is not announced
-
-
-@dataclass
-class Sizes:
-    batch: int = 4
-    steps: tuple = (10, 3)
-    rate: tuple = (1.0, .5)
-    held_out_every: int = 9
-
-
-def test_what_a_training_is_asked_for(tmp_path):
-    """Four times the batch: a fourth of the steps, one at least, and rates twice as high. A state is written last."""
-    args = SimpleNamespace(device="cpu", begin=None, what="pair", packages=None, tokenizer=None, resume=False,
-                           out=tmp_path / "it", size="small", batch=16, steps=None, minutes=0)
-    job = jobs.checked(args, Sizes())
-    assert job.size == Sizes(16, (2, 1), (2.0, 1.0), 2) and (job.out, job.pair, job.shallow) == (args.out, None, None)
-    assert list(job.files) == ["ranks.tiktoken", "target.pt", "draft.pt", "training.pt"]
-    args.batch, args.steps = None, [7, 8]
-    assert jobs.checked(args, Sizes()).size == Sizes(steps=(7, 8))
-
-
-def test_what_lies_beside_a_draft_model(tmp_path, monkeypatch):
-    """The pair that it is for, as it ships, but for what is there; nothing that a killed run has left."""
-    out, ships = tmp_path / "it", tmp_path / "ships"
-    for folder, names in (out, ["draft.pt", "target.pt.partial"]), (ships, jobs.FILES[:3]):
-        folder.mkdir()
-        for name in names:
-            (folder / name).write_bytes(f"{folder.name} {name}".encode())
-    monkeypatch.setattr(jobs, "WEIGHTS", ships)
-    saved = []
-    jobs.opened(SimpleNamespace(out=out, pair="pair"), SimpleNamespace(save=lambda: saved.append(
-        {path.name: path.read_bytes().decode() for path in out.iterdir()})))
-    assert saved == [{name: f"{'it' if name == 'draft.pt' else 'ships'} {name}" for name in jobs.FILES[:3]}]
-
-
-def test_what_the_end_reports(monkeypatch):
-    alphas, asked = {1.0: .5124, .8: .6135, .7: .6789, 0.0: .7146}, []
-    monkeypatch.setattr(watch, "measure_alpha", lambda target, draft, prompts, temperature, max_new_tokens:
-                        asked.append((draft, prompts, max_new_tokens)) or alphas[temperature])
-    config = SimpleNamespace(context=32)
-    pair = SimpleNamespace(target=SimpleNamespace(config=config), draft="draft", tokenizer=SimpleNamespace(
-        encode=lambda text: [1], decode=lambda ids: "text"))
-    losses = {"target": 1.25, "draft": 2.5, "distil": .125}
-    monkeypatch.setattr(watch, "load_pair", lambda *_, **__: pair)
-    monkeypatch.setattr(watch, "generate", lambda *its, **more: its == (pair.target, [1]) and more == {
-        "max_new_tokens": 16, "temperature": .8} and [2])
-    monkeypatch.setattr(watch, "held_out_loss", lambda phase, model, *_: losses[phase] + (model != "draft"))
-    held = SimpleNamespace(name="files", ids=torch.arange(999), bits=lambda loss: loss / 4)
-    console = Console(file=StringIO(), width=200)
-    watch.report(console, None, [held], "cpu", "pair")
-    assert console.file.getvalue().splitlines() == [
-        "text",
-        "held out of files: target 2.2500 nats a token, 0.5625 bits a byte; draft 2.5000 nats a token, KL 0.1250",
-        "alpha of pair at T = 1.0: 0.512", "alpha of pair at T = 0.8: 0.614", "alpha of pair at T = 0.0: 0.715"]
-    # From all of the held-out text: every eighth of it, and a quarter of the context each.
-    assert asked == [("draft", [list(range(i, i + 8)) for i in range(0, 967, 124)], 8)] * 3
-    tokens, shown = torch.arange(16 * for_target.TOKENS).view(16, -1), Console(file=StringIO(), width=200)
-    monkeypatch.setattr(for_target, "load_learned", lambda path, target, name: path.name)
-    kept = SimpleNamespace(rows=lambda part, rows: SimpleNamespace(tokens=tokens[rows] + 1000 * part))
-    for_target.report(shown, SimpleNamespace(kept=kept, name="mlp", weights_file="mlp.pt", out=Path("."),
-                                             target=None))
-    assert shown.file.getvalue().splitlines() == ["alpha of mlp at T = 1.0: 0.512", "alpha of mlp at T = 0.7: 0.679",
-                                                  "alpha of mlp at T = 0.0: 0.715"]
-    quarter = for_target.TOKENS // 4
-    assert asked[3:] == [("mlp.pt", tokens[:8, :quarter].tolist(), quarter)] * 3
