@@ -2,6 +2,7 @@
 
 import ast
 import os
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ ENTRIES = {entry.number: entry for entry in (Entry(path.name) for path in sorted
 
 def untouched(text: bytes, entry: Entry) -> bool:
     """As it was handed out, whatever an editor or git has made of its ends of lines."""
-    return text.replace(b"\r\n", b"\n").strip() == stub(entry.answer).encode().strip()
+    return text.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").strip() == stub(entry.answer).encode().strip()
 
 
 def folder_of_exercises() -> Path:

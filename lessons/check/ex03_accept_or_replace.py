@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 
+from lessons.check import drawn
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import EPSILONS, PAIRS
@@ -31,7 +32,7 @@ def worked(f) -> list[Seen]:
 
 
 def exact(f) -> list[Seen]:
-    return [look(f"{name}: p_target {pair[0].tolist()}, q_draft {pair[1].tolist()}",
+    return [look(f"{name}: p_target {drawn.short(pair[0])}, q_draft {drawn.short(pair[1])}",
                  lambda dice, pair=pair: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
             for name, pair in PAIRS.items()]
 
@@ -83,6 +84,20 @@ def coin(name: str, said: str, probability):
     return wrong(name, said, "flip", accept_or_replace=rule(probability, left))
 
 
+def two_coins(both: bool):
+    """A coin for the same draft token twice: either accepts, or both must."""
+    def probability(x, p, q):
+        once = ratio(x, p, q)
+        return once * once if both else 1 - (1 - once) ** 2
+    return probability
+
+
+def kept_and_dropped(x, p, q, dice):
+    """A forgotten return in front of the accepted token."""
+    dice.flip(ratio(x, p, q))
+    return dice.pick(left(x, p, q))
+
+
 EXERCISE = Exercise(
     "ex03_accept_or_replace.py", ("accept_or_replace",), contract,
     {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
@@ -112,6 +127,18 @@ EXERCISE = Exercise(
                lambda x, p, q, epsilon=epsilon: left(x, p, q) + epsilon) for epsilon in EPSILONS),
      *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the coin; x was drawn from it, so it is "
             "never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon))) for epsilon in EPSILONS),
+     wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the coin and in the residual: "
+           "papers swap the letters. Here p is the target's and q the draft's", "flip", accept_or_replace=rule(
+               lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, lambda x, p, q: left(x, q, p))),
+     *(coin("coin-thrown-twice", f"you flip two coins for one draft token, and {which}: it has one coin, flip it once "
+            "and keep what it says", two_coins(both)) for both, which in (
+                (False, "accept if either says so"), (True, "accept only if both say so"))),
+     coin("share-of-both", "your coin is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the target "
+          "likes as much as the draft is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
+     wrong("accepted-token-not-returned", "you draw from the residual in any case: where the coin accepts, x itself "
+           "must be returned; is a return missing?", accept_or_replace=kept_and_dropped),
+     weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw from "
+             "that, negative weights and all: cut them off at 0 first", lambda x, p, q: (p - q) / (p - q).sum()),
      coin("ratio-flipped", "you accept with q_draft / p_target; it is p_target / q_draft",
           lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),
      wrong("accept-everything", "you accept every draft token: the text is the draft's",
@@ -151,4 +178,4 @@ EXERCISE = Exercise(
      "q_draft, token by token, and 0 elsewhere"),
     [("nanospec.speculate", "verify", "x = draft.tokens", "coins ="),
      ("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")],
-    {"real dice": real}, slow_is_right=True)
+    {"real dice": real}, speed="accepted as often as it can be")

@@ -124,4 +124,4 @@ EXERCISE = Exercise(
      ("nanospec.probs", "residual", "left =", "return")],
     {"real dice": lambda f: fits(lambda dice: play(f, CASES["two children, no token twice"], dice)[1],
                                  dict(enumerate(FOUR[0].tolist()))), "number to reach": number_to_reach},
-    slow_is_right=True)
+    speed="accepted as often as it can be")

@@ -196,4 +196,4 @@ EXERCISE = Exercise(
     {"the first of equal tokens": first_copy,
      "real dice": lambda f: fits(lambda dice: judged(f, CASES["one of them twice"], dice)[1],
                                  dict(enumerate(CASES["one of them twice"][1].tolist()))),
-     "number to reach": number_to_reach}, slow_is_right=True)
+     "number to reach": number_to_reach}, speed="accepted as often as it can be")

@@ -216,4 +216,4 @@ EXERCISE = Exercise(
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
     [("lessons.cascade", "_mixture", "def mixture", "return mixture"),
      ("lessons.cascade", "cascade", "pi = torch", "return accepted[:, 0]")],
-    slow_is_right=True)
+    speed="accepted as often as it can be")

@@ -2,6 +2,8 @@
 
 from torch import Tensor, float64, int64, tensor
 
+from lessons.check import drawn
+
 
 def vector(*numbers: float) -> Tensor:
     """(V,), float64: a distribution, or weights of any total."""
@@ -19,6 +21,7 @@ def without(weights: Tensor, tokens: list[int]) -> Tensor:
 
 
 HAIR = 2.0 ** -36       # 1.5e-11: little, and more than a right answer may be off
+HALVES = vector(.5, .25, .125, .125)                        # with these a hair is exact, however little
 BY_A_HAIR = "a hair apart"
 
 PAIRS = {       # p_target, q_draft
@@ -31,6 +34,10 @@ PAIRS = {       # p_target, q_draft
     "a certain draft": (vector(.2, .3, .5), vector(0, 0, 1)),
     "a certain target": (vector(0, 1, 0), vector(.3, .3, .4)),
     BY_A_HAIR: (vector(.4 + HAIR, .3, .2, .1 - HAIR), vector(.4, .3, .2, .1)),
-}
+    f"{BY_A_HAIR}, and less": (HALVES + 2.0 ** -50 * vector(1, -1, 0, 0), HALVES),
+    "one token": (vector(1), vector(1)),
+    "a draft token in a million": (vector(.9, 1e-7, .1 - 1e-7), vector(.01, .98, .01)),
+} | {f"drawn by a seed, {size} tokens": drawn.pair(drawn.chance(0), size, zeros) for size, zeros in (
+    (2, 0), (4, 0), (5, 1), (6, 2))}
 
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1.1920929e-07, 1e-7, 1e-8, 1e-9, 1e-10)       # which people add to what may be 0
