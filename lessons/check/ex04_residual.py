@@ -120,8 +120,9 @@ EXERCISE = Exercise(
        for epsilon in EPSILONS),
      wrong("residual-softmaxed", "you softmax p_target - q_draft: these are weights, not logits; cut them off at 0 "
            "instead", residual=lambda p, q: (p - q).softmax(-1)),
-     wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
-           residual=lambda p, q: over(p, q) / over(p, q).sum()),
+     *(wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own", residual=residual)
+       for residual in (lambda p, q: over(p, q) / over(p, q).sum(),
+                        lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum() > 0, p))),
      wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
            residual=lambda p, q: normal((p - q).abs())),
      wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "

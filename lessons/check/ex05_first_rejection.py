@@ -48,8 +48,7 @@ def batches() -> list[torch.Tensor]:
     def rows(gamma: int, accepted: list[int]) -> torch.Tensor:
         return torch.tensor([[i < k or i > k and draw.random() < .5 for i in range(gamma)] for k in accepted])
     return [rows(1, [1]), rows(1, [0]), rows(1, [0, 1, 1]), rows(3, [3, 1, 0, 3]), rows(5, [3]), rows(5, [5]),
-            rows(6, [2, 6, 0, 5, 6, 1]),
-            rows(2, [1] * 9), rows(300, [300, 0, 127, 128, 255, 256, 299, 1])]
+            rows(6, [2, 6, 0, 5, 6, 1]), rows(2, [1] * 9), rows(300, [300, 0, 127, 128, 255, 256, 299, 1])]
 
 
 def of_a_batch(f, title: str, coins: torch.Tensor) -> Seen:

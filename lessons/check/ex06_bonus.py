@@ -106,8 +106,6 @@ EXERCISE = Exercise(
            "is the bonus, and there is one only where all were accepted",
            next_weights=lambda k, p, q: p[k] if k else (p[0] - q[0]).clamp(min=0)),
      wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft token, in "
-           "both", next_weights=residual_at(row_q=lambda k: k + 1)),
-     wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft token, in "
            "both", next_weights=lambda k, p, q: p[k] if k == len(q) else (
                p[k] - q[min(k + 1, len(q) - 1)]).clamp(min=0)),
      wrong("last-rows", "you take the last row of both: the first rejected draft token has row `accepted`",

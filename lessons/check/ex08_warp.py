@@ -1,9 +1,11 @@
 """Exercise 8: temperature and top-k, the same for both models."""
 
-from functools import partial
+from functools import lru_cache, partial
+from itertools import combinations
 
 import torch
 
+from lessons.check import drawn
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, play_round
@@ -35,6 +37,84 @@ def worked(f) -> list[Seen]:
     return [values(f"logits [0, log 3], temperature {t:g}, top_k {k}",
                    lambda t=t, k=k: dict(enumerate(answered(f, logits, t, k).tolist())), dict(enumerate(right)))
             for t, k, right in ((1, None, (.25, .75)), (.5, None, (.1, .9)), (0, None, (0, 1)), (1, 1, (0, 1)))]
+
+
+@lru_cache(maxsize=None)
+def drawn_cases() -> list[tuple]:
+    """title, logits, temperature, top_k: all temperatures, logits far below and above 0, vocabularies from one token on,
+    forbidden tokens, and logits so near to one another that a low temperature still tells them apart.
+    """
+    draw, found = drawn.chance(8), []
+
+    def case(title, logits, temperature, top_k):
+        found.append((title, torch.tensor(logits, dtype=torch.float64), temperature, top_k))
+
+    def some(size, spread=4.0, shift=0.0, forbidden=0):
+        logits = [shift + draw.uniform(-spread, spread) for _ in range(size)]
+        for i in draw.sample(range(size), forbidden):
+            logits[i] = float("-inf")
+        return logits
+
+    for temperature in (.01, .03, .1, .3, .9, 1, 3, 7, 20, 50):
+        case("any logits", some(5), temperature, draw.choice((None, 2, 3)))
+        case("logits in steps of the temperature", [temperature * x for x in some(4, 2)], temperature, None)
+    for shift in (-300, 300, -800, 800, -20_000):
+        case(f"logits around {shift}", some(5, shift=shift), draw.choice((.5, 1.3)), None)
+        case(f"logits around {shift}", some(6, shift=shift), draw.choice((.7, 2)), 3)
+    case("logits around -2 ** 31", [x - 2.0 ** 31 for x in (0, 1, 2, 3)], 1, 2)
+    case("wide logits", [0., -30, -60, -90, -250, -700], 20, None)
+    case("wide logits", [0., 700, 650, -90, 699], 5, 4)
+    for n in range(3, 11):
+        case("logits that nearly tie, a low temperature", [10.0 ** -n * x for x in (0, 1, 3, -2)], 10.0 ** -n, None)
+    case("wide logits", [0., 0, 0, 0, 0, 900], .5, None)
+    case("one token", [.3], .7, None)
+    case("one token", [-5.], 2, 1)
+    case("one token", [2.], 0, 4)
+    case("forbidden tokens", some(6, forbidden=4), .8, None)
+    case("forbidden tokens, more kept than there are others", some(6, forbidden=4), .8, 3)
+    case("forbidden tokens", some(5, forbidden=2), 0, None)
+    case("forbidden tokens, the others far below 0", some(5, shift=-300, forbidden=2), .9, None)
+    case("all alike", [1.5] * 4, .4, None)
+    for size in 3, 60:
+        for top_k in (1, 2, size - 1, size, size + 1):
+            case("every top_k", some(size), draw.choice((.5, 1, 1.7)), top_k)
+    return found
+
+
+def by_seed(f) -> list[Seen]:
+    return [values(f"{title}: logits {drawn.short(logits[:6])}{', ...' * (len(logits) > 6)}, temperature {t:g}, top_k {k}",
+                   lambda logits=logits, t=t, k=k: dict(enumerate(answered(f, logits, t, k).tolist())),
+                   dict(enumerate(probs(logits, t, k).tolist())), rounding(logits, t))
+            for title, logits, t, k in drawn_cases()]
+
+
+def rounding(logits, temperature) -> float:
+    """How far off a right answer may be that takes the maximum, or the logarithm of the sum, away first: what the last
+    digit of a logit is worth when it has been divided.
+    """
+    finite = logits[logits.isfinite()]
+    return max(1e-12, 1e-15 * max(1.0, float(finite.abs().max())) / (temperature or 1))
+
+
+def kept_ties(f) -> list[Seen]:
+    """Tokens that tie for the k-th place: all of them may be kept, or any of them up to k."""
+    found = []
+    for logits, top_k in ([3., 1, 1, 0, 1], 2), ([0., 2, 2, 2], 1), ([1., 1, 1, 1], 3), ([0., -1, 0, 5], 2):
+        for t in .05, 1, 2:
+            logits_ = torch.tensor(logits, dtype=torch.float64)
+            lowest = logits_.topk(top_k).values[-1]
+            surely, ties = (logits_ > lowest).nonzero()[:, 0].tolist(), (logits_ == lowest).nonzero()[:, 0].tolist()
+            kept = [ties, *combinations(ties, top_k - len(surely))]
+            right = [torch.full_like(logits_, float("-inf")).index_copy(0, at, logits_[at]).div(t).softmax(-1)
+                     for at in (torch.tensor([*surely, *some]) for some in kept)]
+
+            def nearest(logits=logits_, t=t, top_k=top_k, right=right):
+                mine = answered(f, logits, t, top_k)
+                fits = any(bool((mine - one).abs().max() <= 1e-12) for one in right)
+                return dict(enumerate((right[0] if fits else mine).tolist()))
+            found.append(values(f"a tie for the k-th place: logits {logits}, temperature {t:g}, top_k {top_k}; right is all "
+                                "that tie, or any of them up to k", nearest, dict(enumerate(right[0].tolist()))))
+    return found
 
 
 def exact_values(f) -> list[Seen]:
@@ -75,13 +155,32 @@ def zero_logits(logits, temperature, top_k, zeros):
     return warped(logits, temperature, None)
 
 
+def masked(logits, temperature, top_k, mask, first=False):
+    """A number in place of -inf; before the division, or after it."""
+    if temperature == 0:
+        return probs(logits, 0)
+    scale = (1, temperature) if first else (temperature, 1)
+    logits = logits / scale[0]
+    if top_k is not None and top_k < len(logits):
+        logits = logits.masked_fill(logits < logits.topk(top_k).values[-1], mask)
+    return (logits / scale[1]).softmax(-1)
+
+
+def warped_uniformly(warped, logits, temperature, top_k):
+    if temperature == 0 or top_k is None:
+        return warped(logits, temperature, None)
+    return torch.zeros_like(logits).index_fill(0, logits.topk(min(top_k, len(logits))).indices, 1).div(
+        min(top_k, len(logits)))
+
+
 def ties(logits, top_k=None):
     return (logits == logits.max()).double()
 
 
 EXERCISE = Exercise(
     "ex08_warp.py", ("distribution",), contract,
-    {"worked number": worked, "values": exact_values, "exact distribution": exact},
+    {"worked number": worked, "values": exact_values, "all temperatures": by_seed, "ties": kept_ties,
+     "exact distribution": exact},
     [wrong("temperature-multiplied", "you multiply by the temperature; a low one must make the distribution sharper: "
            "divide",
            distribution=partial(warped, warm=lambda x, t: x * t)),
@@ -118,7 +217,28 @@ EXERCISE = Exercise(
      wrong("zero-temperature-is-one", "at temperature 0 you leave the distribution as it is: it must be a one-hot",
            distribution=lambda x, t, k: warped(x, t or 1, k)),
      wrong("softmax-twice", "you softmax what is a distribution already: that flattens it",
-           distribution=partial(warped, last=lambda x: x.softmax(-1).softmax(-1)))],
+           distribution=partial(warped, last=lambda x: x.softmax(-1).softmax(-1))),
+     wrong("temperature-twice", "you divide by the temperature twice", distribution=partial(
+         warped, warm=lambda x, t: x / t / t)),
+     *(wrong("temperature-cut", f"you cut the temperature off at {bound:g}: it divides whatever it is, and only 0 "
+             "is apart", distribution=partial(warped, warm=lambda x, t, cut=cut, bound=bound: x / cut(t, bound)))
+       for cut, bounds in ((max, (1e-3, .01, .05, .1, .2, .3, .5, 1.)), (min, (1., 1.5, 2., 5., 10.))) for bound in bounds),
+     *(wrong("cold-is-not-zero", "you take a low temperature for 0: it makes the distribution sharp, and still no one-hot",
+             distribution=lambda x, t, k, bound=bound: warped(x, t if t >= bound else 0, k))
+       for bound in (*(10.0 ** -n for n in range(2, 10)), .03, .05, .1, .3, .5)),
+     *(wrong("masked-with-a-number", "you set the other logits to a number: where the others are as low it hides nothing; "
+             "-inf does", distribution=distribution)
+       for mask in (-10., -20., -30., -50., -100., -1e3, -1e4, -1e5, -1e6, -1e8, -1e9)
+       for distribution in (partial(masked, mask=mask), partial(masked, mask=mask, first=True))),
+     wrong("exp-overflows", "you take exp of the logits without taking their maximum away first: with great ones it is "
+           "inf / inf, with low ones 0 / 0", distribution=partial(warped, last=lambda x: x.exp() / x.exp().sum())),
+     wrong("uniform-over-the-kept", "you give the k tokens that are kept the same share each: they keep their logits",
+           distribution=partial(warped_uniformly, warped)),
+     wrong("top-k-least-likely", "you keep the k least likely tokens: the k greatest logits are kept",
+           distribution=lambda x, t, k: warped(x.masked_fill(x > x.sort().values[k - 1], float("-inf"))
+                                               if k and k < len(x) and t else x, t, None)),
+     wrong("float32", "you compute in float32, which has seven digits: keep the float64 that you are given",
+           distribution=lambda x, t, k: warped(x.float(), t, k))],
     ("In which order: temperature, top-k, softmax? Which of them must see logits?",
      "Temperature 0 apart, as a one-hot. Otherwise divide; find the k-th greatest logit; what is below becomes -inf, "
      "and the softmax does the rest.",

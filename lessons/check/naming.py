@@ -41,8 +41,9 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
                      f"tell what your rule does ({OWN_RANDOMNESS})")
     elif mistakes:
         result.named = list(dict.fromkeys(mistake.name for mistake in mistakes))
-        lines += [f"{mistake.said} ({mistake.name}; "
-                  f"{place(exercise, path, off.error, mistake.throw, off.title)}{further})" for mistake in mistakes]
+        lines += dict.fromkeys(f"{mistake.said} ({mistake.name}; "
+                               f"{place(exercise, path, off.error, mistake.throw, off.title)}{further})"
+                               for mistake in mistakes)
     elif isinstance(off.error, Failure) and off.error.name:
         result.named = [off.error.name]
         lines.append(f"look at {place(exercise, path, off.error, title=off.title)}")
