@@ -107,6 +107,8 @@ WRONGS = [
           "its own coin", "flip", node_rule=one_coin),
     wrong("sample-and-match", "their distributions have no say: you draw from p_target and look for a child of that "
           "token, or accept each with the target's probability alone: too few are accepted", node_rule=match),
+    wrong("children-ignored", "you draw from p_target and never report that a child was right",
+          node_rule=lambda children, p, dice: (None, dice.pick(p))),
     known("accept-everything", "you always accept the first child: a text of the draft's",
           coin=lambda left, q, x, p: 1),
     known("ratio-flipped", "you accept a child with q_draft / p_target; it is p_target / q_draft",
