@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
+from lessons.check import drawn
 from lessons.check.answered import wholes
+from lessons.check.clock import shown
 from lessons.check.engine import Exercise, Functions, wrong
 from lessons.check.layers import TARGET, Layer, Scripted, hidden_of
 from lessons.check.rounds import coin, count, distribution_of, next_weights
@@ -52,8 +54,9 @@ def by_place(reads: list[list[tuple[int, int]]]) -> dict[str, int]:
             for place, pair in enumerate(pairs, 1) for what, number in zip(("hidden states", "token"), pair)}
 
 
-def seen_kept(f, gamma: int, accepted: int) -> Seen:
-    hidden, predicted, verified = [40, 41], list(range(42, 42 + gamma)), list(range(45, 46 + gamma))
+def seen_kept(f, gamma: int, accepted: int, length: int = 2) -> Seen:
+    hidden, first = list(range(40, 40 + length)), 40 + length
+    predicted, verified = list(range(first, first + gamma)), list(range(first + gamma + 1, first + 2 * gamma + 2))
     right = hidden + verified[:accepted + 1]
 
     def numbered(kept: list[int]) -> dict:
@@ -103,7 +106,26 @@ def pace(f) -> list[Seen]:
 
 
 def every_count(f) -> list[Seen]:
-    return [seen_kept(f, gamma, accepted) for gamma in (1, 3) for accepted in range(gamma + 1)]
+    draw = drawn.chance(18)
+    sizes = [(1, 2), (3, 2), (2, 1), (5, 7), (8, draw.randint(10, 40))]
+    return [seen_kept(f, gamma, accepted, length) for gamma, length in sizes for accepted in range(gamma + 1)]
+
+
+def longer_texts(f) -> list[Seen]:
+    """What the layer reads, of texts and drafts of many lengths."""
+    draw, found = drawn.chance(118), []
+    for length, gamma in ((2, 1), (2, 5), (4, 3), (9, 2), (draw.randint(12, 30), 6)):
+        tokens, hidden = [draw.randrange(50) for _ in range(length)], [draw.randrange(100, 999) for _ in range(length - 1)]
+        answers = [(draw.randrange(100, 999), draw.randrange(50)) for _ in range(gamma)]
+        right = [[*zip(hidden, tokens[1:]), *answers[:call]] for call in range(gamma)]
+
+        def read(tokens=tokens, hidden=hidden, answers=answers) -> dict:
+            layer = Scripted(answers)
+            proposed(f, layer, tokens, hidden, len(answers))
+            return by_place(layer.reads)
+        found.append(values(f"propose, tokens {shown(tokens)}, hidden {shown(hidden)}, gamma {gamma}: what the layer reads",
+                            read, by_place(right)))
+    return found
 
 
 def number_to_reach(f) -> str:
@@ -125,12 +147,22 @@ def proposing(pairs: Callable = lambda tokens, hidden: zip(hidden, tokens[1:]),
     return {"propose": propose}
 
 
+def one_call_late(layer, tokens, hidden, gamma):
+    read, drafted, before = list(zip(hidden, tokens[1:])), [], hidden[-1]
+    for _ in range(gamma):
+        predicted, token = layer(read)
+        read = [*read, (before, token)]
+        before = predicted
+        drafted.append(token)
+    return drafted
+
+
 OWN_HIDDEN = proposing(lambda tokens, hidden: zip(hidden, tokens))
 
 EXERCISE = Exercise(
     "ex18_one_ahead.py", ("propose", "keep"), contract,
     {"worked number": worked, "exact distribution": exact, "every draft token accepted": pace,
-     "what is kept": every_count},
+     "what is kept": every_count, "longer texts": longer_texts},
     [wrong("own-hidden", "you pair each token with its own hidden state. The last token has none yet, so the layer "
            "never reads it: take the hidden state of the token before", **OWN_HIDDEN),
      wrong("own-hidden", "you leave out x_0 and pair the others with their own hidden states; the last one has none "
@@ -154,6 +186,13 @@ EXERCISE = Exercise(
      wrong("last-hidden-again", "you give every draft token the target's last hidden state; what goes with it was "
            "predicted by the layer a moment ago",
            **proposing(then=lambda pairs, hidden, predicted, token: [*pairs, (hidden[-1], token)])),
+     wrong("prediction-one-call-late", "you give a draft token what the layer predicted a call earlier, and the first one "
+           "the target's last hidden state; what goes with it was predicted in the same call", propose=one_call_late),
+     wrong("pair-turned-round", "your pairs are turned round: the hidden state is first, then the token",
+           **proposing(lambda tokens, hidden: zip(tokens[1:], hidden),
+                       lambda pairs, hidden, predicted, token: [*pairs, (token, predicted)])),
+     wrong("text-turned-round", "the pairs of the text are turned round: the hidden state is first, then the token",
+           **proposing(lambda tokens, hidden: zip(tokens[1:], hidden))),
      wrong("predicted-kept", "you keep what the layer predicted; the target has read these tokens since, so take its "
            "own hidden states", keep=lambda hidden, predicted, verified, accepted: hidden + predicted[:accepted + 1]),
      wrong("predicted-kept", "for the accepted draft tokens you keep what the layer predicted; the target has read "

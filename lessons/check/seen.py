@@ -104,7 +104,8 @@ class Row(OneRow):
         Row.thrown_at["flip", sys._getframe(1).f_code.co_filename] = sys._getframe(1).f_lineno
         self.first = self.first or ("flip", float(prob))
         if not float(prob) >= 0:
-            raise Failure(f"dice.flip takes a probability, got {prob!r:.80}")
+            name = "negative-probability" if float(prob) < 0 else ""
+            raise Failure(f"dice.flip takes a probability, got {prob!r:.80}{f' ({name})' * bool(name)}", name)
         return super().flip(prob)
 
 
