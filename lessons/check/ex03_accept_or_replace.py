@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from lessons.check import drawn
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, PAIRS
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS
 from lessons.check.seen import Row, Seen, fits, look, not_drawn_again
 
 
@@ -103,9 +103,9 @@ EXERCISE = Exercise(
     {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
     [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft covered already "
              "is drawn a second time; draw from max(0, p_target - q_draft)", lambda x, p, q: p),
-     weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
-             "is left, and that is right however little it is",
-             lambda x, p, q: left(x, p, q) if left(x, p, q).sum() > 1e-6 else p),
+     *(weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
+               "is left, and that is right however little it is", lambda x, p, q, guard=guard: (
+                   left(x, p, q) if left(x, p, q).sum() > guard else p)) for guard in GUARDS[:-1]),
      weights("residual-pointwise", "after a rejection you leave out the draft token only, or take q_draft away there "
              "only; take it away from every token", without),
      weights("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "

@@ -5,7 +5,7 @@ import torch
 from lessons.check import drawn
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, PAIRS, vector
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, vector
 from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
@@ -149,8 +149,9 @@ EXERCISE = Exercise(
            lambda p, q: over(p, q) / over(p, q).sum(-1),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1) > 0, p),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1, keepdim=True) > 0, p))),
-     wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
-           residual=lambda p, q: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > 1e-6, p)),
+     *(wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
+             residual=lambda p, q, guard=guard: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > guard, p))
+       for guard in GUARDS),
      wrong("target-for-the-whole-batch", "where nothing is left of one row you return p_target for all rows: choose "
            "row by row, with where()",
            residual=lambda p, q: p if (over(p, q).sum(-1) == 0).any() else normal(over(p, q))),

@@ -7,7 +7,7 @@ import torch
 from lessons.check import drawn
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import BY_A_HAIR, HAIR, HALVES, vector
+from lessons.check.pairs import BY_A_HAIR, GUARDS, HAIR, HALVES, vector
 from lessons.check.rounds import walked_round
 from lessons.check.seen import Seen, values
 
@@ -85,9 +85,10 @@ EXERCISE = Exercise(
            next_weights=residual_at(made=torch.abs)),
      wrong("residual-reversed", "you take max(0, q_draft - p_target): the letters are the wrong way round",
            next_weights=residual_at(made=lambda d: (-d).clamp(min=0))),
-     wrong("guard-too-wide", "where little is left you return p_target: where something was rejected, something is "
-           "left, and that is right however little it is", next_weights=lambda k, p, q: p[k] if k == len(q) or (
-               p[k] - q[k]).clamp(min=0).sum() < 1e-6 else (p[k] - q[k]).clamp(min=0)),
+     *(wrong("guard-too-wide", "where little is left you return p_target: where something was rejected, something is "
+             "left, and that is right however little it is", next_weights=lambda k, p, q, guard=guard: (
+                 p[k] if k == len(q) or (p[k] - q[k]).clamp(min=0).sum() < guard else (p[k] - q[k]).clamp(min=0)))
+       for guard in GUARDS),
      *(wrong("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
              "zeros", next_weights=residual_at(made=made)) for made in (
            lambda d: d.clamp(min=0).softmax(-1), lambda d: d.softmax(-1))),

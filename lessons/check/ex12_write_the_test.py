@@ -129,6 +129,13 @@ def greatest_only(sampler, truth) -> bool:
     return abs(max(walked(sampler).values()) - max(truth.values())) < 1e-9
 
 
+def tokens_only(sampler, truth) -> bool:
+    """How often each token comes, wherever it stands."""
+    def of(whole: dict) -> list[float]:
+        return [sum(p * text.count(x) for text, p in whole.items()) for x in range(4)]
+    return all(abs(a - b) < 1e-9 for a, b in zip(of(walked(sampler)), of(truth)))
+
+
 EXERCISE = Exercise(
     "ex12_write_the_test.py", ("is_exact",), contract,
     {"three bugs, two honest": judged("samplers that you were told of", GIVEN),
@@ -146,7 +153,7 @@ EXERCISE = Exercise(
            is_exact=by(*(lambda text, i=i: text[i] for i in range(3)))),
      *(wrong("summary-only", "you compare probabilities without the texts that they belong to, or tokens without their "
              "order; compare the probability of every text", is_exact=test)
-       for test in (by(lambda text: tuple(sorted(text))), greatest_only)),
+       for test in (by(lambda text: tuple(sorted(text))), greatest_only, tokens_only)),
      *(wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest total variation here is 1e-5, and over "
              "many texts no single one is off by that much", is_exact=lambda sampler, truth, bar=bar, of=of: distance(
                  walked(sampler), truth)[of] < bar) for bar in (0.00002, 0.0001, 0.001, 0.01, 0.05) for of in (0, 1)),

@@ -8,7 +8,9 @@ from itertools import product
 import torch
 from torch import Tensor, arange, tensor
 
+from lessons.check import drawn
 from lessons.check.answered import pair, wholes
+from lessons.check.clock import shown
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
@@ -29,15 +31,16 @@ def committed(f, texts: Tensor, length: Tensor, drafts: Sequence, accepted: Sequ
     """The texts (B, N) as lists, and their lengths, as the learner's commit has them."""
     found = f.commit(texts, length, tensor(drafts), tensor(accepted), tensor(token))
     tokens, length = pair(found, "commit must return a pair, the new tokens and the new length")
-    tokens, length = whole_rows(tokens, len(drafts), N, "commit, the tokens,"), wholes(length, "commit, the length,")
-    if len(length) != len(drafts) or not all(0 < n <= N for n in length):
-        raise Failure(f"commit must return a length for each of {len(drafts)} texts, 1 to {N}; it returned {length}")
+    room = texts.shape[1]
+    tokens, length = whole_rows(tokens, len(drafts), room, "commit, the tokens,"), wholes(length, "commit, the length,")
+    if len(length) != len(drafts) or not all(0 < n <= room for n in length):
+        raise Failure(f"commit must return a length for each of {len(drafts)} texts, 1 to {room}; it returned {length}")
     return tokens, length
 
 
 def slots_of(f, length: Tensor, n: int) -> list[list[int]]:
     found = whole_rows(f.slots(length, n), len(length), n, "slots")
-    if not all(0 <= slot < N for row in found for slot in row):
+    if not all(0 <= slot < max(N, 2 * (int(length.max()) + n)) for row in found for slot in row):
         raise Failure(f"slots must return slots from 0 on; length {length.tolist()}, n {n}: it returned {found}")
     return found
 
@@ -53,8 +56,8 @@ def whole_rows(value, rows: int, columns: int, what: str) -> list[list[int]]:
     return found
 
 
-def padded(texts: Sequence[Sequence[int]], filling: int = NOTHING) -> tuple[Tensor, Tensor]:
-    return tensor([[*text] + [filling] * (N - len(text)) for text in texts]), tensor([len(text) for text in texts])
+def padded(texts: Sequence[Sequence[int]], filling: int = NOTHING, room: int = N) -> tuple[Tensor, Tensor]:
+    return tensor([[*text] + [filling] * (room - len(text)) for text in texts]), tensor([len(text) for text in texts])
 
 
 WORKED: Case = [[5, 6], [7, 8, 9]], [[6, 1, 2], [9, 3, 4]], [2, 0], [11, 12]
@@ -70,14 +73,14 @@ def worked(f) -> list[Seen]:
     return [seen_commit(f, *WORKED), seen_slots(f, (5, 4), 3)]
 
 
-def seen_commit(f, texts, drafts, accepted, token) -> Seen:
+def seen_commit(f, texts, drafts, accepted, token, room: int = N, filling: int = NOTHING) -> Seen:
     def numbered(tokens, length) -> dict:
         places = {f"text {b}, token {i}": row[i] for b, row in enumerate(tokens) for i in range(length[b])}
         return {f"text {b}, length": n for b, n in enumerate(length)} | places
 
     right = [text + draft[1:1 + k] + [last] for text, draft, k, last in zip(texts, drafts, accepted, token)]
-    return values(f"commit, texts {texts}, draft {drafts}, accepted {accepted}, token {token}: right are {right}",
-                  lambda: numbered(*committed(f, *padded(texts), drafts, accepted, token)),
+    return values(f"commit, texts {shown(texts)}, draft {shown(drafts)}, accepted {accepted}, token {shown(token)}: right "
+                  f"are {shown(right)}", lambda: numbered(*committed(f, *padded(texts, filling, room), drafts, accepted, token)),
                   numbered(right, [*map(len, right)]))
 
 
@@ -104,6 +107,19 @@ def small_cases() -> Iterator[Case]:
 def every_case(f) -> list[Seen]:
     return [*(seen_commit(f, *case) for case in small_cases()),
             *(seen_slots(f, length, n) for length in [(1,), (3, 1), (2, 2), (1, 4, 2)] for n in (1, 2, 4))]
+
+
+def by_seed(f) -> list[Seen]:
+    """Larger batches, with no room to spare; texts of very different lengths; great tokens; any filling."""
+    draw, found = drawn.chance(19), []
+    for rows, gamma, most in ((1, 1, 5), (4, 5, 30), (7, 3, 12), (2, 9, 3), (5, 0, 6), (9, 4, 60)):
+        lengths = [draw.randint(1, most) for _ in range(rows)]
+        texts = [[draw.randrange(2 ** 40) for _ in range(length)] for length in lengths]
+        drafts = [[text[-1], *(draw.randrange(2 ** 40) for _ in range(gamma))] for text in texts]
+        accepted, token = [draw.randint(0, gamma) for _ in texts], [draw.randrange(2 ** 40) for _ in texts]
+        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, draw.choice((0, -1, 7))))
+    return [*found, *(seen_slots(f, tuple(draw.randint(1, 10 ** 6) for _ in range(rows)), draw.randint(1, 9))
+                      for rows in (1, 3, 8))]
 
 
 def play(f, dice) -> tuple[tuple[int, ...], ...]:
@@ -176,7 +192,7 @@ def longest(length: Tensor) -> Tensor:
 
 EXERCISE = Exercise(
     "ex19_ragged_commit.py", ("commit", "slots"), contract,
-    {"worked number": worked, "every small case": every_case, "exact distribution": exact},
+    {"worked number": worked, "every small case": every_case, "larger batches": by_seed, "exact distribution": exact},
     [wrong("lockstep-with-its-own-token", "you cut every text to the fewest accepted, and append its own token; that "
            "one was drawn for another place", **committing(lambda accepted: accepted.min().expand_as(accepted))),
      wrong("longest-for-all", "you commit as many draft tokens of each text as the best text has accepted: some of "
@@ -204,6 +220,15 @@ EXERCISE = Exercise(
            commit=token_too_early),
      wrong("slots-after-the-text", "you begin at slot `length`. The last committed token has not been read, and its "
            "own slot is length - 1", slots=lambda length, n: length[:, None] + arange(n)),
+     wrong("first-length-for-all", "you write to all texts where text 0 ends: each has an end of its own",
+           **committing(place=lambda length: length[:1].expand_as(length))),
+     wrong("first-length-for-all", "you write to all texts where text 0 ends, and give all of them its length: each has an "
+           "end of its own", **committing(place=lambda length: length[:1].expand_as(length),
+                                          grown=lambda length, accepted, gamma: length[:1] + accepted + 1)),
+     wrong("token-at-the-end-of-the-text", "you write the token right after the old text, over the first draft token: it "
+           "comes after the accepted ones", **committing(at=lambda k, gamma: k * 0)),
+     wrong("slots-of-text-0", "you give all texts the slots of text 0: each continues where it ends itself",
+           slots=lambda length, n: (length[:1, None] - 1 + arange(n)).expand(len(length), n)),
      wrong("slots-of-the-longest", "you give all texts the slots of the longest: the shorter ones get holes",
            slots=lambda length, n: longest(length)[:, None] - 1 + arange(n)),
      wrong("slots-from-0", "you begin at slot 0, where the text's first token has been kept",

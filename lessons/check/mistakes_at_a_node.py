@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from lessons.check.engine import wrong
-from lessons.check.pairs import normal, without
+from lessons.check.pairs import GUARDS, normal, without
 
 
 def by(key: Callable) -> Callable:
@@ -62,9 +62,9 @@ WRONGS = [
           "a distribution: divide it by its sum", made=lambda weights: weights),
     known("normalised-for-the-coin-only", "the next distribution is taken away from what is none yet: divide it "
           "by its sum first", coin=lambda left, q, x, p: left[x] / left.sum() / q[x], made=lambda weights: weights),
-    known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
-          "left, and that is right however little it is",
-          leaves=lambda left, q, x, p: over(left, q, x, p) if over(left, q, x, p).sum() > 1e-6 else left),
+    *(known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
+            "left, and that is right however little it is", leaves=lambda left, q, x, p, guard=guard: (
+                over(left, q, x, p) if over(left, q, x, p).sum() > guard else left)) for guard in GUARDS[::3]),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",
           leaves=lambda left, q, x, p: without(left, [x])),
     known("residual-absolute", "you leave |p_target - q_draft|: where the draft has more, nothing is left, not more",

@@ -94,8 +94,8 @@ def named(exercise: Exercise, theirs: dict[str, list[Seen]]) -> list[Wrong]:
 
 
 def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:
-    """Of two mistakes at once: the one that explains the first case that is wrong, if it is the only one that does, and
-    is wrong in no case of that part that is right here.
+    """Of two mistakes at once: the one that explains the first case that is wrong, if it is the only one that does. It
+    also explains half of the cases in which it is wrong, and is wrong in none that is right here.
 
     Not by whole numbers: small ones are alike by accident.
     """
@@ -103,10 +103,16 @@ def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, 
     if off.error is not None or not telling:
         return []
     at = theirs[part].index(off)
-    left = [mistake for mistake in exercise.wrongs if same(off, exercise.seen_of(mistake, part)[at]) and all(
-        yours.differences() or not its.differences()
-        for yours, its in zip(theirs[part], exercise.seen_of(mistake, part)))]
+    left = [mistake for mistake in exercise.wrongs
+            if same(off, exercise.seen_of(mistake, part)[at]) and explains(exercise, theirs, mistake)]
     return left[:1] if len({mistake.name for mistake in left}) == 1 else []
+
+
+def explains(exercise: Exercise, theirs: dict[str, list[Seen]], mistake: Wrong) -> bool:
+    """Half of the cases in which that mistake is wrong are wrong here by the same numbers, and all of them are wrong."""
+    cases = [(yours, its) for part, found in theirs.items() for yours, its in zip(found, exercise.seen_of(mistake, part))
+             if its.differences()]
+    return all(yours.differences() for yours, _ in cases) and 2 * sum(same(*both) for both in cases) >= len(cases)
 
 
 def named_by_verdict(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:

@@ -40,4 +40,5 @@ PAIRS = {       # p_target, q_draft
 } | {f"drawn by a seed, {size} tokens": drawn.pair(drawn.chance(0), size, zeros) for size, zeros in (
     (2, 0), (4, 0), (5, 1), (6, 2))}
 
+GUARDS = (.3, .1, .03, .01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-12)         # of what people take for nothing left
 EPSILONS = (1e-3, 1e-4, 1e-5, 1e-6, 1.1920929e-07, 1e-7, 1e-8, 1e-9, 1e-10)       # which people add to what may be 0
