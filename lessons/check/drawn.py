@@ -9,7 +9,7 @@ import torch
 SEED = 20261
 
 
-def chance(exercise: int) -> random.Random:
+def chance(exercise: int | str) -> random.Random:
     """The random numbers of an exercise: its own, whatever the others draw."""
     return random.Random(f"{SEED}, exercise {exercise}")
 

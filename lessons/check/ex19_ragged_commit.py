@@ -177,8 +177,16 @@ def committing(accepted: Callable = lambda accepted: accepted, place: Callable =
         written = torch.cat([draft[:, 1 - again:], token[:, None]], 1)
         written = written.scatter(1, again + at(its, gamma)[:, None], token[:, None])
         places = place(length)[:, None] + arange(written.shape[1])
-        return tokens.scatter(1, places, written), grown(length, its, gamma)
+        room = torch.cat([tokens, tokens[:, :1].expand(-1, tokens.shape[1])], 1)        # some of them write too far
+        return room.scatter(1, places, written)[:, :tokens.shape[1]], grown(length, its, gamma)
     return {"commit": commit}
+
+
+def at_the_first_length(tokens, length, draft, accepted, token):
+    tokens, at = tokens.clone(), int(length[0])
+    for b, k in enumerate(accepted.tolist()):
+        tokens[b, at:at + k + 1] = torch.cat([draft[b, 1:k + 1], token[b:b + 1]])
+    return tokens, length + accepted + 1
 
 
 def token_too_early(tokens, length, draft, accepted, token):
@@ -222,6 +230,8 @@ EXERCISE = Exercise(
            "own slot is length - 1", slots=lambda length, n: length[:, None] + arange(n)),
      wrong("first-length-for-all", "you write to all texts where text 0 ends: each has an end of its own",
            **committing(place=lambda length: length[:1].expand_as(length))),
+     wrong("first-length-for-all", "you write to all texts where text 0 ends: each has an end of its own",
+           commit=at_the_first_length),
      wrong("first-length-for-all", "you write to all texts where text 0 ends, and give all of them its length: each has an "
            "end of its own", **committing(place=lambda length: length[:1].expand_as(length),
                                           grown=lambda length, accepted, gamma: length[:1] + accepted + 1)),

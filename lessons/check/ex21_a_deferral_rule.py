@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 
 from lessons.cascade import DEFERRALS
+from lessons.check import drawn
 from lessons.check.answered import token, weights_like, wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import PAIRS, normal, vector
@@ -17,7 +18,7 @@ from nanospec.probs import residual
 from nanospec.proof.walk import target_distribution, walk
 
 WORKED = vector(.2, .7, .1), vector(.6, .3, .1), .2
-THRESHOLDS = 0.05, 0.25     # of a round: some tokens are deferred, and not all
+ROUNDS = (0.05, 2), (0.25, 2), (0.15, 1), (-0.6, 1), (0.2, 3)       # a, gamma; some tokens are deferred, none, all
 
 
 def pi_of(f, p_target, q_draft, a: float) -> torch.Tensor:
@@ -60,47 +61,62 @@ def worked(f) -> list[Seen]:
 
 
 def mixtures(f) -> list[Seen]:
-    return [weights_of(f, name, *pair, a) for name, pair in PAIRS.items() for a in (-.5, .1, .3, .9)]
+    return [*(weights_of(f, name, *pair, a) for name, pair in PAIRS.items() for a in thresholds(name, *pair)),
+            *(weights_of(f, f"a tie, p_target {p.tolist()}, q_draft {q.tolist()}", p, q, a) for p, q, a in TIES)]
 
 
-def drafted_of(dice) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+# A q_draft exactly at the threshold stays with the draft. Numbers of few digits, so that no rounding decides.
+TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .125), vector(.5, .25, .25), .25),
+        (vector(.5, .25, .125, .125), vector(.125, .375, .5, 0), .125), (vector(.5, .5), vector(.5, .5), 0.),
+        (vector(.5, .5, 0), vector(.5, .25, .25), .5)]
+
+
+def thresholds(name: str, p, q) -> tuple[float, ...]:
+    """Some below 0, where all may be deferred, some above 1, and by a seed; none so near a tie that rounding decides."""
+    draw = drawn.chance(f"21, {name}")
+    tried = (-.5, .1, .3, .9, 0., 1.5, draw.uniform(-.2, .2), draw.uniform(0, .6))
+    return tuple(a for a in tried if (q - (p.max() - a)).abs().min() > 1e-6)
+
+
+def drafted_of(dice, gamma: int = GAMMA) -> tuple[list[int], torch.Tensor, torch.Tensor]:
     """A draft after IDS, and the distributions of both."""
     drafted, q_draft = [], []
-    for _ in range(GAMMA):
+    for _ in range(gamma):
         q_draft.append(distribution_of(DRAFT, (*IDS, *drafted)))
         drafted.append(dice.pick(q_draft[-1]))
-    p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(GAMMA + 1)]
+    p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(gamma + 1)]
     return drafted, torch.stack(q_draft), torch.stack(p_target)
 
 
 @lru_cache(maxsize=None)
-def of_the_mixture(a: float) -> dict[tuple[int, ...], float]:
-    """Of the three tokens after IDS, where pi writes alone."""
-    return target_distribution(Mixture(TARGET, DRAFT, lambda q, p: right_mixture(p, q, a)), IDS, GAMMA + 1)
+def of_the_mixture(a: float, gamma: int = GAMMA) -> dict[tuple[int, ...], float]:
+    """Of the gamma + 1 tokens after IDS, where pi writes alone."""
+    return target_distribution(Mixture(TARGET, DRAFT, lambda q, p: right_mixture(p, q, a)), IDS, gamma + 1)
 
 
-def continued(found: dict[tuple[int, ...], float], a: float) -> dict[tuple[int, ...], float]:
+def continued(found: dict[tuple[int, ...], float], a: float, gamma: int) -> dict[tuple[int, ...], float]:
     """What a round has written, with pi going on after it. What pi never writes stays as it is."""
     whole: dict[tuple[int, ...], float] = defaultdict(float)
     for new, weight in found.items():
-        after = {text: share for text, share in of_the_mixture(a).items() if text[:len(new)] == new}
+        after = {text: share for text, share in of_the_mixture(a, gamma).items() if text[:len(new)] == new}
         for text, share in (after or {new: 1.0}).items():
             whole[text] += weight * share / (sum(after.values()) or 1)
     return dict(whole)
 
 
 def exact(f) -> list[Seen]:
-    found = [look(f"a = {a:g}, a draft of two tokens: the distribution of three tokens",
-                  lambda dice, a=a: written_by(f, *drafted_of(dice), a, dice), of_the_mixture(a)) for a in THRESHOLDS]
-    for a, seen in zip(THRESHOLDS, found):
-        seen.got = seen.got if seen.error else continued(seen.got, a)
+    found = [look(f"a = {a:g}, a draft of {gamma} token{'s' * (gamma > 1)}: the distribution of {gamma + 1} tokens",
+                  lambda dice, a=a, gamma=gamma: written_by(f, *drafted_of(dice, gamma), a, dice),
+                  of_the_mixture(a, gamma)) for a, gamma in ROUNDS]
+    for (a, gamma), seen in zip(ROUNDS, found):
+        seen.got = seen.got if seen.error else continued(seen.got, a, gamma)
     return found
 
 
-def accepted_on_average(f, a: float) -> float:
+def accepted_on_average(f, a: float, gamma: int) -> float:
     """So many of the draft's first tokens are what the round writes."""
     def play(dice) -> int:
-        drafted, *rest = drafted_of(dice)
+        drafted, *rest = drafted_of(dice, gamma)
         same = [x == y for x, y in zip(written_by(f, drafted, *rest, a, dice), drafted)]
         return [*same, False].index(False)
 
@@ -118,8 +134,9 @@ def most_accepted(a: float, ids: tuple[int, ...] = IDS, left: int = GAMMA) -> fl
 
 
 def pace(f) -> list[Seen]:
-    return [values(f"a = {a:g}, on average", lambda a=a: {"accepted": accepted_on_average(f, a)},
-                   {"accepted": most_accepted(a)}) for a in THRESHOLDS]
+    return [values(f"a = {a:g}, gamma {gamma}, on average",
+                   lambda a=a, gamma=gamma: {"accepted": accepted_on_average(f, a, gamma)},
+                   {"accepted": most_accepted(a, left=gamma)}) for a, gamma in ROUNDS]
 
 
 # Mistakes
@@ -146,6 +163,25 @@ def of_deferred(p, q, a, best=None):
     return torch.where(q < (p.max() if best is None else best) - a, q, 0.0)
 
 
+def with_ties(p, q, a):
+    deferred = torch.where(q <= p.max() - a, q, 0.0)
+    return q - deferred + p * deferred.sum()
+
+
+def by_its_own_target(p, q, a):
+    deferred = torch.where(q < p - a, q, 0.0)
+    return q - deferred + p * deferred.sum()
+
+
+def coin_of_the_target(drafted, q_draft, p_target, a, dice):
+    written = []
+    for x, q, p in zip(drafted, q_draft, p_target):
+        if not dice.flip(coin(x, p, q)):
+            return [*written, dice.pick(residual(right_mixture(p, q, a), q))]
+        written.append(x)
+    return written
+
+
 def each_token_alone(p, q, a):
     return torch.where(q < p.max() - a, p, q)
 
@@ -156,6 +192,20 @@ def whole_place(p, q, a):
 
 def by_luck(p, q, a, x):
     return p if q[x] < p.max() - a else q
+
+
+def goes_on(drafted, q_draft, p_target, a, dice):
+    """The tokens after a rejection are judged as if nothing had happened."""
+    written = []
+    for x, q, p in zip(drafted, q_draft, p_target):
+        pi = right_mixture(p, q, a)
+        written.append(x if dice.flip(coin(x, pi, q)) else dice.pick(residual(pi, q)))
+    return written
+
+
+def never_defers(drafted, q_draft, p_target, a, dice):
+    """Drawn from pi, without a look at the draft token."""
+    return [dice.pick(right_mixture(p_target[0], q_draft[0], a))]
 
 
 def redrawn(drafted, q_draft, p_target, a, dice):
@@ -183,6 +233,8 @@ EXERCISE = Exercise(
            **mixing(lambda p, q, a: normal(q - of_deferred(p, q, a)) if (q > of_deferred(p, q, a)).any() else p)),
      wrong("letters-swapped", "you have taken p_target for q_draft: the draft's probability is compared, with the "
            "target's greatest", **mixing(lambda p, q, a: right_mixture(q, p, a))),
+     wrong("letters-swapped", "you have taken p_target for q_draft: the draft's probability is compared, with the "
+           "target's greatest", one_round=round_by(lambda p, q, a: right_mixture(q, p, a))),
      wrong("drafts-own-maximum", "you compare with the greatest q_draft: it is the target's greatest that counts",
            **mixing(lambda p, q, a: q - of_deferred(p, q, a, q.max()) + p * of_deferred(p, q, a, q.max()).sum())),
      wrong("target-compared-with-itself", "you look at p_target(x); this rule looks at q_draft(x)",
@@ -206,6 +258,18 @@ EXERCISE = Exercise(
            "second time", one_round=round_by(left=lambda pi, q, p: pi)),
      wrong("replacement-from-target", "after a rejection you draw from p_target: draw from what is left of pi",
            one_round=round_by(left=lambda pi, q, p: p)),
+     wrong("goes-on-after-a-rejection", "after a rejection you go on with the next draft token: it was drafted for a text "
+           "that no longer exists, and the round ends", one_round=goes_on),
+     wrong("coin-of-the-target", "your coin is p_target / q_draft: pi is what the text is to be, so it is pi / q_draft",
+           one_round=coin_of_the_target),
+     wrong("draft-ignored", "you draw from pi and never look at the draft token: nothing is gained", one_round=never_defers),
+     *(wrong("tie-deferred", "a token whose q_draft is exactly the greatest p_target minus a stays with the draft: less "
+             "than that is deferred, not as much", **of) for of in (
+           {"mixture": with_ties}, mixing(with_ties))),
+     wrong("plus-a", "you add a to the greatest p_target: it is taken away from it", **mixing(
+         lambda p, q, a: right_mixture(p, q, -a))),
+     wrong("compared-token-by-token", "you compare q_draft(x) with p_target(x) minus a: it is the greatest p_target that "
+           "counts, for every token", **mixing(by_its_own_target)),
      wrong("redrawn-where-deferred", "you reject every deferred token and draw from p_target: the distribution is pi, "
            "and fewer draft tokens are accepted; a deferred token may stand as often as pi / q_draft says",
            one_round=redrawn)],
