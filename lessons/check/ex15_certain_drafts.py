@@ -35,6 +35,7 @@ def by_seed() -> dict[str, tuple]:
         left_out = draw.choice(p_target.nonzero()[:, 0].tolist())
         others = [x for x in range(size) if x != left_out]
         found[f"{count} by a seed"] = [draw.choice(others) for _ in range(count)], p_target
+    found["eight different ones"] = draw.sample(range(9), 8), drawn.distribution(draw, 9)
     return found
 
 

@@ -117,9 +117,9 @@ def by_seed(f) -> list[Seen]:
         texts = [[draw.randrange(2 ** 40) for _ in range(length)] for length in lengths]
         drafts = [[text[-1], *(draw.randrange(2 ** 40) for _ in range(gamma))] for text in texts]
         accepted, token = [draw.randint(0, gamma) for _ in texts], [draw.randrange(2 ** 40) for _ in texts]
-        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, draw.choice((0, -1, 7))))
-    return [*found, *(seen_slots(f, tuple(draw.randint(1, 10 ** 6) for _ in range(rows)), draw.randint(1, 9))
-                      for rows in (1, 3, 8))]
+        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, draw.choice((0, -1, texts[0][0], token[0]))))
+    return [*found, *(seen_slots(f, tuple(draw.randint(1, 10 ** 6) for _ in range(rows)), n)
+                      for rows, n in ((1, 1), (3, 12), (8, 5), (2, 70)))]
 
 
 def play(f, dice) -> tuple[tuple[int, ...], ...]:
@@ -168,7 +168,8 @@ def exact(f) -> list[Seen]:
 
 def committing(accepted: Callable = lambda accepted: accepted, place: Callable = lambda length: length,
                at: Callable = lambda accepted, gamma: accepted,
-               grown: Callable = lambda length, accepted, gamma: length + accepted + 1, again: int = 0) -> dict:
+               grown: Callable = lambda length, accepted, gamma: length + accepted + 1, again: int = 0,
+               room: bool = True) -> dict:
     """commit with others accepted, written to other places, its token at another one, or with another length. again:
     column 0 is written, too.
     """
@@ -177,8 +178,8 @@ def committing(accepted: Callable = lambda accepted: accepted, place: Callable =
         written = torch.cat([draft[:, 1 - again:], token[:, None]], 1)
         written = written.scatter(1, again + at(its, gamma)[:, None], token[:, None])
         places = place(length)[:, None] + arange(written.shape[1])
-        room = torch.cat([tokens, tokens[:, :1].expand(-1, tokens.shape[1])], 1)        # some of them write too far
-        return room.scatter(1, places, written)[:, :tokens.shape[1]], grown(length, its, gamma)
+        wide = torch.cat([tokens, tokens], 1) if room else tokens                       # some of them write too far
+        return wide.scatter(1, places, written)[:, :tokens.shape[1]], grown(length, its, gamma)
     return {"commit": commit}
 
 
@@ -219,9 +220,9 @@ EXERCISE = Exercise(
            "write it once more", **committing(grown=lambda length, k, gamma: length + k + 2, again=1)),
      wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already. You "
            "write it once more, and the new length leaves out the new one", **committing(again=1)),
-     wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count it "
-           "among the draft tokens: the accepted ones are columns 1 to `accepted`",
-           **committing(at=lambda k, gamma: k - 1, again=1)),
+     *(wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count it "
+             "among the draft tokens: the accepted ones are columns 1 to `accepted`",
+             **committing(at=lambda k, gamma: k - 1, again=1, room=room)) for room in (True, False)),
      wrong("token-not-counted", "your new length leaves out the replacement or bonus token",
            **committing(grown=lambda length, k, gamma: length + k)),
      wrong("token-too-early", "you write the token over the last accepted draft token: it comes one place later",

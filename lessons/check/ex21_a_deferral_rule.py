@@ -62,13 +62,15 @@ def worked(f) -> list[Seen]:
 
 def mixtures(f) -> list[Seen]:
     return [*(weights_of(f, name, *pair, a) for name, pair in PAIRS.items() for a in thresholds(name, *pair)),
-            *(weights_of(f, f"a tie, p_target {p.tolist()}, q_draft {q.tolist()}", p, q, a) for p, q, a in TIES)]
+            *(weights_of(f, f"a tie or nearly so, p_target {p.tolist()}, q_draft {q.tolist()}", p, q, a) for p, q, a in TIES)]
 
 
 # A q_draft exactly at the threshold stays with the draft. Numbers of few digits, so that no rounding decides.
 TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .125), vector(.5, .25, .25), .25),
         (vector(.5, .25, .125, .125), vector(.125, .375, .5, 0), .125), (vector(.5, .5), vector(.5, .5), 0.),
-        (vector(.5, .5, 0), vector(.5, .25, .25), .5)]
+        (vector(.5, .5, 0), vector(.5, .25, .25), .5), *(
+            (vector(.5, .25, .25), vector(.25 + off, .5 - off, .25), .25)
+            for hair in (2.0 ** -9, 2.0 ** -20, 2.0 ** -40) for off in (hair, -hair))]
 
 
 def thresholds(name: str, p, q) -> tuple[float, ...]:

@@ -80,17 +80,21 @@ def look_further(exercise: Exercise, functions: Functions, theirs: dict[str, lis
 
 
 def named(exercise: Exercise, theirs: dict[str, list[Seen]]) -> list[Wrong]:
-    """The known mistakes that look, number for number, like what was seen, wherever that is wrong; of several, the one
-    that does so everywhere, if there is one.
+    """The known mistakes that look, number for number, like what was seen everywhere. With two functions one may be
+    right here that is wrong there: then wherever something is wrong, and of several, the one that does so everywhere.
     """
-    cheap_first = sorted(theirs, key=lambda part: sum(seen.paths for seen in theirs[part]))
-    wrong_in = [part for part in cheap_first if any(seen.differences() for seen in theirs[part])]
-    left = [mistake for mistake in exercise.wrongs
-            if all(alike(exercise, theirs, part, mistake) for part in wrong_in)]
+    wrong_in = [part for part in cheap_first(theirs) if any(seen.differences() for seen in theirs[part])]
+    left = [mistake for mistake in exercise.wrongs if all(
+        alike(exercise, theirs, part, mistake)
+        for part in (cheap_first(theirs) if len(exercise.functions) == 1 else wrong_in))]
     if len(left) > 1:
         left = [mistake for mistake in left
-                if all(alike(exercise, theirs, part, mistake) for part in cheap_first)] or left
+                if all(alike(exercise, theirs, part, mistake) for part in cheap_first(theirs))] or left
     return left
+
+
+def cheap_first(theirs: dict[str, list[Seen]]) -> list[str]:
+    return sorted(theirs, key=lambda part: sum(seen.paths for seen in theirs[part]))
 
 
 def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:
@@ -104,15 +108,20 @@ def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, 
         return []
     at = theirs[part].index(off)
     left = [mistake for mistake in exercise.wrongs
-            if same(off, exercise.seen_of(mistake, part)[at]) and explains(exercise, theirs, mistake)]
+            if explains(exercise, theirs, mistake) and same(off, exercise.seen_of(mistake, part)[at])]
     return left[:1] if len({mistake.name for mistake in left}) == 1 else []
 
 
 def explains(exercise: Exercise, theirs: dict[str, list[Seen]], mistake: Wrong) -> bool:
-    """Half of the cases in which that mistake is wrong are wrong here by the same numbers, and all of them are wrong."""
-    cases = [(yours, its) for part, found in theirs.items() for yours, its in zip(found, exercise.seen_of(mistake, part))
-             if its.differences()]
-    return all(yours.differences() for yours, _ in cases) and 2 * sum(same(*both) for both in cases) >= len(cases)
+    """All cases in which that mistake is wrong are wrong here, and half of them by the same numbers."""
+    alike = []
+    for part in cheap_first(theirs):
+        for yours, its in zip(theirs[part], exercise.seen_of(mistake, part)):
+            if its.differences():
+                if not yours.differences():
+                    return False
+                alike.append(same(yours, its))
+    return 2 * sum(alike) >= len(alike)
 
 
 def named_by_verdict(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:
