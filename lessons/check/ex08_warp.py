@@ -55,7 +55,7 @@ def drawn_cases() -> list[tuple]:
             logits[i] = float("-inf")
         return logits
 
-    for temperature in (.01, .03, .1, .3, .9, 1, 3, 7, 20, 50):
+    for temperature in (.01, .03, .07, .1, .27, .45, .9, 1, 1.7, 3.3, 7, 20, 50):
         case("any logits", some(5), temperature, draw.choice((None, 2, 3)))
         case("logits in steps of the temperature", [temperature * x for x in some(4, 2)], temperature, None)
     for shift in (-300, 300, -800, 800, -20_000):
@@ -225,7 +225,7 @@ EXERCISE = Exercise(
        for cut, bounds in ((max, (1e-3, .01, .05, .1, .2, .3, .5, 1.)), (min, (1., 1.5, 2., 5., 10.))) for bound in bounds),
      *(wrong("cold-is-not-zero", "you take a low temperature for 0: it makes the distribution sharp, and still no one-hot",
              distribution=lambda x, t, k, bound=bound: warped(x, t if t >= bound else 0, k))
-       for bound in (*(10.0 ** -n for n in range(2, 10)), .03, .05, .1, .3, .5)),
+       for bound in (*(10.0 ** -n for n in range(2, 10)), .03, .05, .07, .1, .27, .45, .5)),
      *(wrong("masked-with-a-number", "you set the other logits to a number: where the others are as low it hides nothing; "
              "-inf does", distribution=distribution)
        for mask in (-10., -20., -30., -50., -100., -1e3, -1e4, -1e5, -1e6, -1e8, -1e9)

@@ -22,7 +22,7 @@ from nanospec.proof.walk import target_distribution, walk
 TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
-NOTHING = 99            # follows a text in the small cases; in the walk, a 0
+NOTHING = 1             # follows a text in the small cases, as if it were text; in the walk, a 0
 
 Case = tuple[list[list[int]], list[list[int]], list[int], list[int]]        # texts, drafts, accepted, token
 
