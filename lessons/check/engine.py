@@ -48,8 +48,9 @@ def wrong(name: str, said: str, throw: str = "pick", **functions: Callable) -> W
 class Exercise(Entry):
     """looks: parts that compare numbers, by name, in order.  contract, tests: parts that raise Failure or fall silent.
     like: (module, name, first words, last words) of lines of the library to compare with.  speed: the look that counts
-    speed where "exact distribution" walks, if a rule can be lossless here and fail all the same.  too_slow: the message for code that was stopped, or "".  optional:
-    functions that need not be there.  may_change: arguments that may be changed in place, as "tokens of commit".
+    speed where "exact distribution" walks, if a rule can be lossless here and fail all the same.  too_slow: the message
+    for code that was stopped, or "".  optional: functions that need not be there.  may_change: arguments that may be
+    changed in place, as "tokens of commit".
     """
 
     functions: tuple[str, ...]

@@ -45,7 +45,8 @@ def exact(f) -> list[Seen]:
 
 EDGES = {       # weights, u -> index. Where u hits an end the total is a power of two, so that no rounding decides
     ((0, 1), 0.0): 1, ((1, 0), 0.999): 0, ((0, 3, 0, 1), 0.0): 1, ((0, 3, 0, 1), 0.75): 3, ((1e-15, 1), 0.0): 0,
-    ((5,), 0.0): 0, ((5,), 0.9): 0, ((1, 3), 0.25): 1, ((2, 0, 6), 1 - 2.0 ** -53): 2, ((4, 4, 0, 0), 1 - 2.0 ** -53): 1,
+    ((5,), 0.0): 0, ((5,), 0.9): 0, ((1, 3), 0.25): 1, ((2, 0, 6), 1 - 2.0 ** -53): 2,
+    ((4, 4, 0, 0), 1 - 2.0 ** -53): 1,
     ((1, 1e-9), 1 - 1e-10): 1, ((1, 1e-10), 1 - 1e-11): 1, ((1, 1e-9), 1 - 1e-8): 0, ((1, 3e-12, 1), 0.5): 1,
     ((1e-12, 3e-12), 0.2): 0, ((1e-12, 3e-12), 0.3): 1, ((1e-300, 3e-300), 0.3): 1, ((1e300, 3e300), 0.2): 0,
     ((1e12, 1, 1e12), 0.5): 1, ((1e12, 1, 1e12), 0.51): 2, ((16777216, 1, 1, 16777214), 0.5 + 2.0 ** -26): 1}
@@ -114,7 +115,8 @@ EXERCISE = Exercise(
              "token everywhere, so lay the pieces in the order in which they were given", pick=in_order(order))
        for order in (lambda w: w.argsort(descending=True), lambda w: w.argsort(),
                      lambda w: torch.arange(len(w)).flip(0))),
-     wrong("float32", "you compute in float32, which has seven digits: a token of little weight is never drawn, and a u "
+     wrong("float32", "you compute in float32, which has seven digits: a token of little weight is never drawn, and "
+           "a u "
            "next to 1 finds no token at all", pick=float32),
      wrong("u-ignored", IGNORED, pick=lambda w, u: first(w > 0)),
      wrong("u-ignored", IGNORED, pick=lambda w, u: 0),

@@ -44,7 +44,8 @@ DIVERGENCES = [lambda a, b: terms(a, b).sum(), lambda a, b: terms(b, a).sum(),
                lambda a, b: terms(a, b).sum() / torch.tensor(2.0).log(), lambda a, b: torch.where(
                    (a > 0) & (b > 0), a * (a / b).log(), 0).sum()]
 
-SQUARES = [lambda s: s.sum().sqrt(), lambda s: s.sum(), lambda s: s.sum() / 2, lambda s: s.mean(), lambda s: s.mean() / 2,
+SQUARES = [lambda s: s.sum().sqrt(), lambda s: s.sum(), lambda s: s.sum() / 2, lambda s: s.mean(),
+           lambda s: s.mean() / 2,
            lambda s: s.sum().sqrt() / 2, lambda s: (s.sum() / 2).sqrt(), lambda s: s.mean().sqrt(),
            lambda s: s.mean().sqrt() / 2]
 
@@ -79,10 +80,12 @@ EXERCISE = Exercise(
      *(wrong("hellinger", "that is of the Hellinger distance's kind, of square roots; total variation adds |p - q|",
              total_variation=distance) for distance in ROOTS),
      *(wrong("dot-product", "you multiply the two distributions token by token: of equal ones this does not give 0, "
-             "unless they are certain; total variation adds |p - q|", total_variation=product) for product in PRODUCTS[:2]),
+             "unless they are certain; total variation adds |p - q|", total_variation=product)
+       for product in PRODUCTS[:2]),
      wrong("cosine", "that is the angle between the two, as of vectors: total variation adds |p - q|",
            total_variation=PRODUCTS[2]),
-     wrong("of-cumulative-sums", "you compare cumulative sums: that depends on the order of the tokens, and a distance of "
+     wrong("of-cumulative-sums", "you compare cumulative sums: that depends on the order of the tokens, and a "
+           "distance of "
            "distributions over tokens does not", total_variation=lambda a, b: (a.cumsum(0) - b.cumsum(0)).abs().max()),
      wrong("float32", "you compute in float32, which has seven digits: keep the float64 that you are given",
            total_variation=lambda a, b: (a.float() - b.float()).abs().sum() / 2),

@@ -130,14 +130,16 @@ EXERCISE = Exercise(
      wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the coin and in the residual: "
            "papers swap the letters. Here p is the target's and q the draft's", "flip", accept_or_replace=rule(
                lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, lambda x, p, q: left(x, q, p))),
-     *(coin("coin-thrown-twice", f"your rule accepts as if it flipped two coins for one draft token, and {which}: it has "
+     *(coin("coin-thrown-twice", f"your rule accepts as if it flipped two coins for one draft token, and {which}: it "
+            "has "
             "one coin, flip it once and keep what it says", two_coins(both)) for both, which in (
                 (False, "either were enough"), (True, "both had to say so"))),
      coin("share-of-both", "your coin is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the target "
           "likes as much as the draft is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
      wrong("accepted-token-not-returned", "you draw from the residual in any case: where the coin accepts, x itself "
            "must be returned; is a return missing?", accept_or_replace=kept_and_dropped),
-     weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw from "
+     weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw "
+             "from "
              "that, negative weights and all: cut them off at 0 first", lambda x, p, q: (p - q) / (p - q).sum()),
      coin("ratio-flipped", "you accept with q_draft / p_target; it is p_target / q_draft",
           lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),

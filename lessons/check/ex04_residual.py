@@ -110,7 +110,8 @@ EXERCISE = Exercise(
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
            "p_target", residual=over),
      *(wrong("divided-by-1-minus-overlap", "1 - sum min(p_target, q_draft) is the same total in mathematics. Computed "
-             "so it is the difference of two numbers near 1, and where little is left its digits are lost, and with them "
+             "so it is the difference of two numbers near 1, and where little is left its digits are lost, and with "
+             "them "
              "the 0 of equal rows: add up what is left instead", residual=residual) for residual in (
            by_the_overlap, lambda p, q: by_the_overlap(p, q).nan_to_num(0),
            lambda p, q: by_the_overlap(p, q).where(1 - p.minimum(q).sum(-1, keepdim=True) > 0, p),

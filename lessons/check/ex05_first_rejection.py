@@ -98,7 +98,8 @@ EXERCISE = Exercise(
            accepted=lambda s: prefix(s).cumsum(0)),
      wrong("batch-flattened", "you take the batch for one long row, and give its count to all: every row is a text of "
            "its own", accepted=one_for_all(lambda s: s.flatten().long().cumprod(0).sum())),
-     wrong("first-row-for-all", "you look at the first row alone, and give its count to all: every row is a text of its "
+     wrong("first-row-for-all", "you look at the first row alone, and give its count to all: every row is a text of "
+           "its "
            "own", accepted=one_for_all(lambda s: prefix(s)[0])),
      wrong("from-the-end", "you count from the end of each row: the draft is read from the front",
            accepted=lambda s: prefix(s.flip(-1))),

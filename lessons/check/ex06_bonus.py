@@ -26,7 +26,8 @@ def contract(f) -> None:
 
 def worked(f) -> list[Seen]:
     right = {0: [0, .3], 1: [.9, .1]}
-    return [shares(f, f"accepted {accepted}", accepted, *WORKED, vector(*weights)) for accepted, weights in right.items()]
+    return [shares(f, f"accepted {accepted}", accepted, *WORKED, vector(*weights))
+            for accepted, weights in right.items()]
 
 
 def shares(f, title: str, accepted: int, p_target, q_draft, right) -> Seen:
@@ -47,7 +48,8 @@ def every_row(f) -> list[Seen]:
             right = p_target[accepted]
             if accepted < gamma:
                 right = vector(*(max(0.0, a - b) for a, b in zip(right.tolist(), q_draft[accepted].tolist())))
-            found.append(shares(f, f"{size} tokens, gamma {gamma}, accepted {accepted}", accepted, p_target, q_draft, right))
+            title = f"{size} tokens, gamma {gamma}, accepted {accepted}"
+            found.append(shares(f, title, accepted, p_target, q_draft, right))
     return [*found, *(shares(f, f"accepted 0, where p_target and q_draft are {BY_A_HAIR}: {off:.2g}", 0, p, q, right)
                       for off, p, q, right in APART)]
 
@@ -103,19 +105,23 @@ EXERCISE = Exercise(
      *(wrong("row-before", "you look one row too early, and row -1 is the last one: row `accepted` is the first "
              "rejected draft token", next_weights=residual_at(lambda k, p=p: k - p, lambda k, q=q: k - q, bonus=bonus))
        for p, q, bonus in ((1, 1, -1), (1, 1, -2), (1, 0, -1), (0, 1, -1))),
-     wrong("bonus-whenever-any-is-accepted", "you take the target's row as it is as soon as anything was accepted: that "
+     wrong("bonus-whenever-any-is-accepted", "you take the target's row as it is as soon as anything was accepted: "
+           "that "
            "is the bonus, and there is one only where all were accepted",
            next_weights=lambda k, p, q: p[k] if k else (p[0] - q[0]).clamp(min=0)),
-     wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft token, in "
+     wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft "
+           "token, in "
            "both", next_weights=lambda k, p, q: p[k] if k == len(q) else (
                p[k] - q[min(k + 1, len(q) - 1)]).clamp(min=0)),
      wrong("last-rows", "you take the last row of both: the first rejected draft token has row `accepted`",
            next_weights=residual_at(lambda k: -1, lambda k: -1)),
      wrong("first-rows", "you take the first row of both: the first rejected draft token has row `accepted`",
            next_weights=residual_at(lambda k: 0, lambda k: 0)),
-     wrong("draft-row-before", "q_draft's row is one too early: row `accepted` is the first rejected draft token, in both",
+     wrong("draft-row-before", "q_draft's row is one too early: row `accepted` is the first rejected draft token, in "
+           "both",
            next_weights=residual_at(row_q=lambda k: max(0, k - 1))),
-     wrong("bonus-less-the-first-row", "where all were accepted you take q_draft's first row away, as an index that wraps "
+     wrong("bonus-less-the-first-row", "where all were accepted you take q_draft's first row away, as an index that "
+           "wraps "
            "around does: nothing was drafted there", next_weights=lambda k, p, q: (p[k] - q[k % len(q)]).clamp(min=0)),
      wrong("bonus-too-early", "you take the last draft token for the end of the draft: `accepted` counts up to gamma, "
            "and only at gamma were all accepted", next_weights=lambda k, p, q: (

@@ -158,7 +158,8 @@ EXERCISE = Exercise(
            ("the target", lambda n, g, k: (n + k - 1, n + min(k, g - 1))),
            ("both", lambda n, g, k: (n + k - 1, n + k - 1)),
            ("both", lambda n, g, k: (n + k - 1, n + min(k, g - 1) - 1)))),
-     wrong("both-cut-to-the-shorter", "where all were accepted you cut the target's cache to the draft model's: the target "
+     wrong("both-cut-to-the-shorter", "where all were accepted you cut the target's cache to the draft model's: the "
+           "target "
            "has read the last draft token, so it reads it again for nothing",
            valid_slots=lambda n, g, k: (n + min(k, g - 1), n + min(k, g - 1))),
      wrong("caches-swapped", "you have the two the wrong way round: it is the draft model that has not read the last "
@@ -174,4 +175,5 @@ EXERCISE = Exercise(
      "has read the new token.",
      "target: length + accepted. draft: the same, but never more than length + gamma - 1"),
     [("nanospec.reader", "GPTReader.start", "self.cache.length", "self.cache.length"),
-     ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")], speed="accepted in the next round")
+     ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")],
+    speed="accepted in the next round")

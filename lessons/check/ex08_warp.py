@@ -41,8 +41,8 @@ def worked(f) -> list[Seen]:
 
 @lru_cache(maxsize=None)
 def drawn_cases() -> list[tuple]:
-    """title, logits, temperature, top_k: all temperatures, logits far below and above 0, vocabularies from one token on,
-    forbidden tokens, and logits so near to one another that a low temperature still tells them apart.
+    """title, logits, temperature, top_k: all temperatures, logits far below and above 0, vocabularies from one token
+    on, forbidden tokens, and logits so near to one another that a low temperature still tells them apart.
     """
     draw, found = drawn.chance(8), []
 
@@ -82,7 +82,8 @@ def drawn_cases() -> list[tuple]:
 
 
 def by_seed(f) -> list[Seen]:
-    return [values(f"{title}: logits {drawn.short(logits[:6])}{', ...' * (len(logits) > 6)}, temperature {t:g}, top_k {k}",
+    return [values(f"{title}: logits {drawn.short(logits[:6])}{', ...' * (len(logits) > 6)}, temperature {t:g}, "
+                   f"top_k {k}",
                    lambda logits=logits, t=t, k=k: dict(enumerate(answered(f, logits, t, k).tolist())),
                    dict(enumerate(probs(logits, t, k).tolist())), rounding(logits, t))
             for title, logits, t, k in drawn_cases()]
@@ -112,7 +113,8 @@ def kept_ties(f) -> list[Seen]:
                 mine = answered(f, logits, t, top_k)
                 fits = any(bool((mine - one).abs().max() <= 1e-12) for one in right)
                 return dict(enumerate((right[0] if fits else mine).tolist()))
-            found.append(values(f"a tie for the k-th place: logits {logits}, temperature {t:g}, top_k {top_k}; right is all "
+            found.append(values(f"a tie for the k-th place: logits {logits}, temperature {t:g}, top_k {top_k}; right "
+                                "is all "
                                 "that tie, or any of them up to k", nearest, dict(enumerate(right[0].tolist()))))
     return found
 
@@ -222,11 +224,14 @@ EXERCISE = Exercise(
          warped, warm=lambda x, t: x / t / t)),
      *(wrong("temperature-cut", f"you cut the temperature off at {bound:g}: it divides whatever it is, and only 0 "
              "is apart", distribution=partial(warped, warm=lambda x, t, cut=cut, bound=bound: x / cut(t, bound)))
-       for cut, bounds in ((max, (1e-3, .01, .05, .1, .2, .3, .5, 1.)), (min, (1., 1.5, 2., 5., 10.))) for bound in bounds),
-     *(wrong("cold-is-not-zero", "you take a low temperature for 0: it makes the distribution sharp, and still no one-hot",
+       for cut, bounds in ((max, (1e-3, .01, .05, .1, .2, .3, .5, 1.)), (min, (1., 1.5, 2., 5., 10.)))
+       for bound in bounds),
+     *(wrong("cold-is-not-zero", "you take a low temperature for 0: it makes the distribution sharp, and still no "
+             "one-hot",
              distribution=lambda x, t, k, bound=bound: warped(x, t if t >= bound else 0, k))
        for bound in (*(10.0 ** -n for n in range(2, 10)), .03, .05, .07, .1, .27, .45, .5)),
-     *(wrong("masked-with-a-number", "you set the other logits to a number: where the others are as low it hides nothing; "
+     *(wrong("masked-with-a-number", "you set the other logits to a number: where the others are as low it hides "
+             "nothing; "
              "-inf does", distribution=distribution)
        for mask in (-10., -20., -30., -50., -100., -1e3, -1e4, -1e5, -1e6, -1e8, -1e9)
        for distribution in (partial(masked, mask=mask), partial(masked, mask=mask, first=True))),
@@ -237,8 +242,9 @@ EXERCISE = Exercise(
      wrong("top-k-least-likely", "you keep the k least likely tokens: the k greatest logits are kept",
            distribution=lambda x, t, k: warped(x.masked_fill(x > x.sort().values[k - 1], float("-inf"))
                                                if k and k < len(x) and t else x, t, None)),
-     wrong("float32", "you compute in float32, which has seven digits: keep the float64 that you are given",
-           distribution=lambda x, t, k: warped(x.float(), t, k))],
+     *(wrong("float32", "you compute in float32, which has seven digits: keep the float64 that you are given",
+             distribution=lambda x, t, k, at_0=at_0: warped(x.float() if t or at_0 else x, t, k))
+       for at_0 in (True, False))],
     ("In which order: temperature, top-k, softmax? Which of them must see logits?",
      "Temperature 0 apart, as a one-hot. Otherwise divide; find the k-th greatest logit; what is below becomes -inf, "
      "and the softmax does the rest.",

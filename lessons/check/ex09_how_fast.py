@@ -58,7 +58,8 @@ def tokens(f) -> list[Seen]:
 def tokens_at(f, alphas, gammas, tolerance: float) -> Seen:
     cases = {f"alpha {alpha!r}, gamma {gamma}": (alpha, gamma) for alpha in alphas for gamma in gammas}
     return values("expected_tokens", lambda: {name: tokens_of(f, *case) for name, case in cases.items()},
-                  {name: sum(alpha ** i for i in range(gamma + 1)) for name, (alpha, gamma) in cases.items()}, tolerance)
+                  {name: sum(alpha ** i for i in range(gamma + 1)) for name, (alpha, gamma) in cases.items()},
+                  tolerance)
 
 
 def gammas(f) -> list[Seen]:
@@ -67,7 +68,7 @@ def gammas(f) -> list[Seen]:
 
 
 def gammas_by_seed(f) -> list[Seen]:
-    """Other times, other limits: from 1 to 40, from a draft that costs nothing to one that costs more than the target."""
+    """Other times, other limits from 1 to 40, a draft that costs nothing and one that costs more than the target."""
     draw, found = drawn.chance(109), []
     for most in (1, 2, 5, 12, 40):
         table = [1.0]
@@ -117,7 +118,8 @@ EXERCISE = Exercise(
          lambda alpha, gamma, digits=digits: round(theory.expected_tokens(alpha, gamma), digits)))
        for digits in range(1, 7)),
      *(wrong("rounded", "you round the number of tokens: the caller may, and here every digit counts",
-             expected_tokens=lambda alpha, gamma, digits=digits: round(float(theory.expected_tokens(alpha, gamma)), digits))
+             expected_tokens=lambda alpha, gamma, digits=digits: round(
+                 float(theory.expected_tokens(alpha, gamma)), digits))
        for digits in range(1, 7)),
      wrong("last-draft-token-forgotten", "your sum ends one draft token early: all gamma of them can be accepted, "
            "and a bonus token follows",

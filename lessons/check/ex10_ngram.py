@@ -107,13 +107,14 @@ def then(made: Callable) -> Callable:
     return lambda text, gamma, longest: made(copied(text, gamma, longest), text, gamma, longest)
 
 
-def copied_elsewhere(text, gamma, longest, like=lambda part, tail: part == tail, makes=lambda text, at, gamma: text[at:at + gamma],
-                     last=lambda text, n, gamma: len(text) - n, best=max):
-    """propose with another thing that counts as the same, another copy, or other places."""
+def copied_elsewhere(text, gamma, longest, like=lambda part, tail: part == tail,
+                     makes=lambda text, at, gamma: text[at:at + gamma],
+                     last=lambda text, n, gamma: len(text) - n, best=lambda places, text: max(places)):
+    """propose with another thing that counts as the same, another copy, other places, or another one of them."""
     for n in range(min(longest, len(text) - 1), 0, -1):
         places = [start + n for start in range(max(0, last(text, n, gamma))) if like(text[start:start + n], text[-n:])]
         if places:
-            return makes(text, best(places) if best is max else best(places, text), gamma)
+            return makes(text, best(places, text), gamma)
     return []
 
 
@@ -158,19 +159,24 @@ EXERCISE = Exercise(
                                                  *[0] * (gamma - len(found) if found else 0)]),
      wrong("padded", "you fill the draft up to gamma tokens with the last of them: where less followed, propose less",
            propose=then(lambda found, text, gamma, longest: found + found[-1:] * (gamma - len(found)))),
-     wrong("copied-on-into-itself", "where the copy comes to the end of the text you go on with what you have just copied: "
+     wrong("copied-on-into-itself", "where the copy comes to the end of the text you go on with what you have just "
+           "copied: "
            "a good idea, and another exercise; propose what followed, and no more", propose=partial(
                copied_elsewhere, makes=going_on)),
-     wrong("wrapped-around", "where the copy comes to the end of the text you go on at its beginning: nothing follows the "
+     wrong("wrapped-around", "where the copy comes to the end of the text you go on at its beginning: nothing "
+           "follows the "
            "end", propose=partial(copied_elsewhere, makes=lambda text, at, gamma: [
                text[(at + i) % len(text)] for i in range(gamma)])),
-     wrong("one-too-early", "you begin the copy one token too early, with the last token of the match: it is written already",
+     wrong("one-too-early", "you begin the copy one token too early, with the last token of the match: it is written "
+           "already",
            propose=partial(copied, skip=-1)),
      wrong("reversed", "you propose what followed from its end: the token right after the match comes first",
            propose=then(lambda found, *_: found[::-1])),
-     wrong("any-order", "you take the same tokens in another order for a match: they must stand there in the same order",
+     wrong("any-order", "you take the same tokens in another order for a match: they must stand there in the same "
+           "order",
            propose=partial(copied_elsewhere, like=lambda part, tail: sorted(part) == sorted(tail))),
-     wrong("most-frequent", "of several places you take the token that followed most often; the latest place is asked for",
+     wrong("most-frequent", "of several places you take the token that followed most often; the latest place is "
+           "asked for",
            propose=partial(copied_elsewhere, best=most_frequent)),
      wrong("digits-for-tokens", "you search in the text as it is printed, where 7 is found in 17: compare tokens",
            propose=in_digits),

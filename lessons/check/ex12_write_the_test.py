@@ -23,6 +23,7 @@ GIVEN = {"as it ships": 1, "no-bonus": 1, "residual-is-target": 0, "row-before":
 DRAWN = {"whole texts, drawn at once": 1, "every pair of tokens right": 0, "each text written backwards": 0,
          "a little off, in all texts": 0, "a little off, in two texts": 0, "a little off, in the two rarest": 0}
 LITTLE = 1.001e-5       # total variation
+BARS = 0.00002, 0.0001, 0.001, 0.01, 0.05               # of a tolerance, wider than that
 OTHERS = DRAWN | {"soft-draft-judged-as-one-hot": 1, "unnormalised-residual": 1, "ratio-flipped": 0,
           "resample-from-last-row": 0, "bonus-unwarped": 0, "draft-dtype-mismatch": 0}
 
@@ -144,7 +145,8 @@ EXERCISE = Exercise(
      "others": judged("samplers that you were not told of", OTHERS)},
     [wrong("always-yes", "your test passes all that it was tried on: a test must be seen to fail",
            is_exact=lambda sampler, truth: True),
-     wrong("always-no", "your test fails all that it was tried on, the honest as well: is the tolerance 0, or the comparison exact?",
+     wrong("always-no", "your test fails all that it was tried on, the honest as well: is the tolerance 0, or the "
+           "comparison exact?",
            is_exact=lambda sampler, truth: False),
      wrong("answer-inverted", "you say True to the wrong samplers: it is right where the distance is small",
            is_exact=lambda sampler, truth: distance(walked(sampler), truth)[0] > 1e-9),
@@ -156,9 +158,11 @@ EXERCISE = Exercise(
      *(wrong("summary-only", "you compare probabilities without the texts that they belong to, or tokens without their "
              "order; compare the probability of every text", is_exact=test)
        for test in (by(lambda text: tuple(sorted(text))), greatest_only, tokens_only)),
-     *(wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest total variation here is 1e-5, and over "
+     *(wrong("bar-too-wide", "your tolerance is wider than the bug: the smallest total variation here is 1e-5, and "
+             "over "
              "many texts no single one is off by that much", is_exact=lambda sampler, truth, bar=bar, of=of: distance(
-                 walked(sampler), truth)[of] < bar) for bar in (0.00002, 0.0001, 0.001, 0.01, 0.05) for of in (0, 1)),
+                 walked(sampler), truth)[of] < bar) for of, bars in (
+                     (0, (0.000002, 0.00001)), (0, BARS), (1, BARS)) for bar in bars),
      wrong("exact-equality", "you compare floats for equality, or nearly so: honest samplers add up in another order, "
            "and differ in the last digits", is_exact=lambda sampler, truth: walked(sampler) == truth),
      wrong("support-only", "you look at which texts come out, not at how often",

@@ -115,7 +115,8 @@ def longer_texts(f) -> list[Seen]:
     """What the layer reads, of texts and drafts of many lengths."""
     draw, found = drawn.chance(118), []
     for length, gamma in ((2, 1), (2, 5), (4, 3), (9, 2), (draw.randint(12, 30), 6)):
-        tokens, hidden = [draw.randrange(50) for _ in range(length)], [draw.randrange(100, 999) for _ in range(length - 1)]
+        tokens = [draw.randrange(50) for _ in range(length)]
+        hidden = [draw.randrange(100, 999) for _ in tokens[1:]]
         answers = [(draw.randrange(100, 999), draw.randrange(50)) for _ in range(gamma)]
         right = [[*zip(hidden, tokens[1:]), *answers[:call]] for call in range(gamma)]
 
@@ -123,7 +124,8 @@ def longer_texts(f) -> list[Seen]:
             layer = Scripted(answers)
             proposed(f, layer, tokens, hidden, len(answers))
             return by_place(layer.reads)
-        found.append(values(f"propose, tokens {shown(tokens)}, hidden {shown(hidden)}, gamma {gamma}: what the layer reads",
+        found.append(values(f"propose, tokens {shown(tokens)}, hidden {shown(hidden)}, gamma {gamma}: what the layer "
+                            "reads",
                             read, by_place(right)))
     return found
 
@@ -186,7 +188,8 @@ EXERCISE = Exercise(
      wrong("last-hidden-again", "you give every draft token the target's last hidden state; what goes with it was "
            "predicted by the layer a moment ago",
            **proposing(then=lambda pairs, hidden, predicted, token: [*pairs, (hidden[-1], token)])),
-     wrong("prediction-one-call-late", "you give a draft token what the layer predicted a call earlier, and the first one "
+     wrong("prediction-one-call-late", "you give a draft token what the layer predicted a call earlier, and the "
+           "first one "
            "the target's last hidden state; what goes with it was predicted in the same call", propose=one_call_late),
      wrong("pair-turned-round", "your pairs are turned round: the hidden state is first, then the token",
            **proposing(lambda tokens, hidden: zip(tokens[1:], hidden),

@@ -79,8 +79,10 @@ def seen_commit(f, texts, drafts, accepted, token, room: int = N, filling: int =
         return {f"text {b}, length": n for b, n in enumerate(length)} | places
 
     right = [text + draft[1:1 + k] + [last] for text, draft, k, last in zip(texts, drafts, accepted, token)]
-    return values(f"commit, texts {shown(texts)}, draft {shown(drafts)}, accepted {accepted}, token {shown(token)}: right "
-                  f"are {shown(right)}", lambda: numbered(*committed(f, *padded(texts, filling, room), drafts, accepted, token)),
+    return values(f"commit, texts {shown(texts)}, draft {shown(drafts)}, accepted {accepted}, token {shown(token)}: "
+                  "right "
+                  f"are {shown(right)}", lambda: numbered(*committed(
+                      f, *padded(texts, filling, room), drafts, accepted, token)),
                   numbered(right, [*map(len, right)]))
 
 
@@ -117,7 +119,8 @@ def by_seed(f) -> list[Seen]:
         texts = [[draw.randrange(2 ** 40) for _ in range(length)] for length in lengths]
         drafts = [[text[-1], *(draw.randrange(2 ** 40) for _ in range(gamma))] for text in texts]
         accepted, token = [draw.randint(0, gamma) for _ in texts], [draw.randrange(2 ** 40) for _ in texts]
-        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, draw.choice((0, -1, texts[0][0], token[0]))))
+        filling = draw.choice((0, -1, texts[0][0], token[0]))
+        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, filling))
     return [*found, *(seen_slots(f, tuple(draw.randint(1, 10 ** 6) for _ in range(rows)), n)
                       for rows, n in ((1, 1), (3, 12), (8, 5), (2, 70)))]
 
@@ -220,7 +223,8 @@ EXERCISE = Exercise(
            "write it once more", **committing(grown=lambda length, k, gamma: length + k + 2, again=1)),
      wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already. You "
            "write it once more, and the new length leaves out the new one", **committing(again=1)),
-     *(wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count it "
+     *(wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count "
+             "it "
              "among the draft tokens: the accepted ones are columns 1 to `accepted`",
              **committing(at=lambda k, gamma: k - 1, again=1, room=room)) for room in (True, False)),
      wrong("token-not-counted", "your new length leaves out the replacement or bonus token",
@@ -233,10 +237,12 @@ EXERCISE = Exercise(
            **committing(place=lambda length: length[:1].expand_as(length))),
      wrong("first-length-for-all", "you write to all texts where text 0 ends: each has an end of its own",
            commit=at_the_first_length),
-     wrong("first-length-for-all", "you write to all texts where text 0 ends, and give all of them its length: each has an "
+     wrong("first-length-for-all", "you write to all texts where text 0 ends, and give all of them its length: each "
+           "has an "
            "end of its own", **committing(place=lambda length: length[:1].expand_as(length),
                                           grown=lambda length, accepted, gamma: length[:1] + accepted + 1)),
-     wrong("token-at-the-end-of-the-text", "you write the token right after the old text, over the first draft token: it "
+     wrong("token-at-the-end-of-the-text", "you write the token right after the old text, over the first draft "
+           "token: it "
            "comes after the accepted ones", **committing(at=lambda k, gamma: k * 0)),
      wrong("slots-of-text-0", "you give all texts the slots of text 0: each continues where it ends itself",
            slots=lambda length, n: (length[:1, None] - 1 + arange(n)).expand(len(length), n)),

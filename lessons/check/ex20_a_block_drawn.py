@@ -132,7 +132,8 @@ def exact(f) -> list[Seen]:
     """Of the best block, which is accepted whatever is said of it, and of others: there q_draft matters."""
     return [look(f"a round with {name}: the distribution of three tokens",
                  lambda dice, case=case: play_round(f, dice, case)[0], target_distribution(TARGET, IDS, 3))
-            for name, case in (("the best block for this target", fork), ("another block", lambda: CASES["two places"]))]
+            for name, case in (("the best block for this target", fork),
+                               ("another block", lambda: CASES["two places"]))]
 
 
 def pace(f) -> list[Seen]:
@@ -230,11 +231,13 @@ EXERCISE = Exercise(
                  row.softmax(-1) + table[before]))) for weigh in ADDED),
      wrong("logits-taken-for-weights", "you hand out exp of the logits without dividing by their sum: q_draft must add "
            "up to 1", **drawing_by(weigh=torch.exp)),
-     wrong("reported-for-the-token-alone", "you report a one-hot, or a number for the drawn token alone: q_draft is the "
+     wrong("reported-for-the-token-alone", "you report a one-hot, or a number for the drawn token alone: q_draft is "
+           "the "
            "whole distribution that it was drawn from", draw=one_hot),
      wrong("table-twice", "you add the table's row twice", **drawing_by(
          lambda row, table, before, last, k: row + 2 * table[before])),
-     wrong("rows-of-all-before", "you add the table's rows of all tokens before: only that of the token in front counts",
+     wrong("rows-of-all-before", "you add the table's rows of all tokens before: only that of the token in front "
+           "counts",
            draw=all_before),
      wrong("likeliest-token", "you take the likeliest token; it must be drawn, or q_draft is not what it came from",
            **drawing_by(choose=lambda dice, q: int(q.argmax())))],

@@ -62,7 +62,8 @@ def worked(f) -> list[Seen]:
 
 def mixtures(f) -> list[Seen]:
     return [*(weights_of(f, name, *pair, a) for name, pair in PAIRS.items() for a in thresholds(name, *pair)),
-            *(weights_of(f, f"a tie or nearly so, p_target {p.tolist()}, q_draft {q.tolist()}", p, q, a) for p, q, a in TIES)]
+            *(weights_of(f, f"a tie or nearly so, p_target {p.tolist()}, q_draft {q.tolist()}", p, q, a)
+              for p, q, a in TIES)]
 
 
 # A q_draft exactly at the threshold stays with the draft. Numbers of few digits, so that no rounding decides.
@@ -74,7 +75,7 @@ TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .1
 
 
 def thresholds(name: str, p, q) -> tuple[float, ...]:
-    """Some below 0, where all may be deferred, some above 1, and by a seed; none so near a tie that rounding decides."""
+    """Some below 0, where all may be deferred, some above 1, and by a seed; none so near a tie that rounding counts."""
     draw = drawn.chance(f"21, {name}")
     tried = (-.5, .1, .3, .9, 0., 1.5, draw.uniform(-.2, .2), draw.uniform(0, .6))
     return tuple(a for a in tried if (q - (p.max() - a)).abs().min() > 1e-6)
@@ -205,7 +206,7 @@ def goes_on(drafted, q_draft, p_target, a, dice):
     return written
 
 
-def never_defers(drafted, q_draft, p_target, a, dice):
+def never_looks(drafted, q_draft, p_target, a, dice):
     """Drawn from pi, without a look at the draft token."""
     return [dice.pick(right_mixture(p_target[0], q_draft[0], a))]
 
@@ -260,17 +261,21 @@ EXERCISE = Exercise(
            "second time", one_round=round_by(left=lambda pi, q, p: pi)),
      wrong("replacement-from-target", "after a rejection you draw from p_target: draw from what is left of pi",
            one_round=round_by(left=lambda pi, q, p: p)),
-     wrong("goes-on-after-a-rejection", "after a rejection you go on with the next draft token: it was drafted for a text "
+     wrong("goes-on-after-a-rejection", "after a rejection you go on with the next draft token: it was drafted for a "
+           "text "
            "that no longer exists, and the round ends", one_round=goes_on),
      wrong("coin-of-the-target", "your coin is p_target / q_draft: pi is what the text is to be, so it is pi / q_draft",
            one_round=coin_of_the_target),
-     wrong("draft-ignored", "you draw from pi and never look at the draft token: nothing is gained", one_round=never_defers),
-     *(wrong("tie-deferred", "a token whose q_draft is exactly the greatest p_target minus a stays with the draft: less "
+     wrong("draft-ignored", "you draw from pi and never look at the draft token: nothing is gained",
+           one_round=never_looks),
+     *(wrong("tie-deferred", "a token whose q_draft is exactly the greatest p_target minus a stays with the draft: "
+             "less "
              "than that is deferred, not as much", **of) for of in (
            {"mixture": with_ties}, mixing(with_ties))),
      wrong("plus-a", "you add a to the greatest p_target: it is taken away from it", **mixing(
          lambda p, q, a: right_mixture(p, q, -a))),
-     wrong("compared-token-by-token", "you compare q_draft(x) with p_target(x) minus a: it is the greatest p_target that "
+     wrong("compared-token-by-token", "you compare q_draft(x) with p_target(x) minus a: it is the greatest p_target "
+           "that "
            "counts, for every token", **mixing(by_its_own_target)),
      wrong("redrawn-where-deferred", "you reject every deferred token and draw from p_target: the distribution is pi, "
            "and fewer draft tokens are accepted; a deferred token may stand as often as pi / q_draft says",

@@ -62,7 +62,8 @@ WRONGS = [
           "a distribution: divide it by its sum", made=lambda weights: weights),
     known("normalised-for-the-coin-only", "the next distribution is taken away from what is none yet: divide it "
           "by its sum first", coin=lambda left, q, x, p: left[x] / left.sum() / q[x], made=lambda weights: weights),
-    *(known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
+    *(known("guard-too-wide", "where little is left you go on with what there was before: after a rejection "
+            "something is "
             "left, and that is right however little it is", leaves=lambda left, q, x, p, guard=guard: (
                 over(left, q, x, p) if over(left, q, x, p).sum() > guard else left)) for guard in GUARDS[::3]),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",

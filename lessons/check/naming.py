@@ -37,7 +37,8 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
     lines = [str(off)]
     if own:
         result.named = [OWN_RANDOMNESS]
-        lines.append(f"random numbers of your own, {own}: all chance must come from dice.flip and dice.pick, or nobody can "
+        lines.append(f"random numbers of your own, {own}: all chance must come from dice.flip and dice.pick, or "
+                     "nobody can "
                      f"tell what your rule does ({OWN_RANDOMNESS})")
     elif mistakes:
         result.named = list(dict.fromkeys(mistake.name for mistake in mistakes))
@@ -180,6 +181,7 @@ def own_randomness(path: Path) -> str:
             called = ast.unparse(node.func)
             root, last = called.split(".")[0], called.split(".")[-1]
             module = names.get(root, "").split(".")[0]
-            if module in ("random", "secrets") or module in ("torch", "numpy") and last in DRAWS or last in DRAWN_BY_TENSORS:
+            drawing = last in DRAWN_BY_TENSORS or module in ("torch", "numpy") and last in DRAWS
+            if drawing or module in ("random", "secrets"):
                 return f"{called} in line {node.lineno}"
     return ""
