@@ -96,7 +96,7 @@ def test_what_is_right_passes_however_it_is_written(told, number, source):
 
 
 @pytest.mark.parametrize("mark, end, coding", [("\ufeff", "\n", "utf-8"),
-("\ufeff", "\r\n", "utf-8"), ("", "\r\n", "utf-8"),
+                                               ("\ufeff", "\r\n", "utf-8"), ("", "\r\n", "utf-8"),
                                                ("# -*- coding: latin-1 -*-\n", "\n", "latin-1")])
 def test_what_python_reads_is_read(tmp_path, mark, end, coding):
     """A mark of UTF-8, the ends of lines of another system, a coding that the file names."""
