@@ -187,8 +187,6 @@ EXERCISE = Exercise(
     [wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
            "the product", **by(own)),
      wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
-           "the product", **by(lambda accuracies, path: (own(accuracies, path), [-i for i in path]))),
-     wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
            "the product", grow=by_a_heap_of_own),
      wrong("rows-without-their-parents", "you take the best draft tokens of all heads, and the target never comes to a "
            "row whose parent is missing. With the product along the path no row is worth more than its parent",
