@@ -92,9 +92,9 @@ figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances],
 # ## The code
 #
 # The files at the top of nanospec/ form a small *core* that needs nothing else of the project. Read
-# them in this order: `generate.py`, `dice.py`, `probs.py`, `text.py`, `cache.py`, `draft.py`,
-# `reader.py`, `speculate.py`, `model.py`. After that, `proof/walk.py` shows how we know that they
-# are right. Every other method has a folder in nanospec/methods/ and a lesson of its own.
+# them in this order: `idea.py`, `generate.py`, `dice.py`, `probs.py`, `text.py`, `cache.py`,
+# `draft.py`, `reader.py`, `speculate.py`, `model.py`. After that, `proof/walk.py` shows how we know
+# that they are right. Every other method has a folder in nanospec/methods/ and a lesson of its own.
 #
 # ## What each lesson answers
 #

@@ -332,10 +332,9 @@ table(["history", "how often", "token 0 follows", "token 1", "token 2"], rows)
 # multiplies from left to right, so everything after the first 0 becomes 0. (It also flips coins
 # that we never flip. That is why it has more paths in the table above, with the same text.)
 #
-# Our last line, for the bonus token, has no counterpart. In the library, row 0 of a draft is the
-# text's last token. It was not drafted, so row 0 of q_draft is a row of zeros. Where all draft
-# tokens are accepted, `verify` takes this row for the q_draft that is subtracted. The residual is
-# then p_target itself, and a draw from it is the bonus token.
+# Our last line, for the bonus token, has no counterpart. `verify` appends the row of zeros, as
+# `bonus_as_a_residual` does: `F.pad` makes it. In the library, row 0 of a draft is the text's last
+# token, so the draft tokens begin at row 1.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted

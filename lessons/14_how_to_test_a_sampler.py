@@ -33,7 +33,7 @@ from nanospec.proof.stats import chi_square_tail, goodness_of_fit, pit, smallest
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, changed
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
+from nanospec.judge.known_bugs import AS_IT_SHIPS, sampler_with
 
 torch.set_num_threads(1)                            # tables this small gain nothing from more
 zoo = {bug.name: bug for bug in [AS_IT_SHIPS, *BUGS]}

@@ -8,7 +8,7 @@
 # every round it is decided which of them drafts, and how much.
 #
 # SuffixDecoding (Oliaro et al. 2024) calls this its hybrid: where the copier has little to offer, a
-# draft model drafts. Ours is `python demo.py --drafter hybrid`. The lesson uses *Copying from the
+# draft model drafts. Ours is `nanospec demo --drafter hybrid`. The lesson uses *Copying from the
 # past* and *What a stopping rule may see*.
 
 # %%

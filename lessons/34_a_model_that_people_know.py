@@ -182,4 +182,4 @@ assert off < 1e-12
 #
 # This is the last lesson; the appendix is for those who need one of its lessons. Where to go from
 # here? Read `nanospec/speculate.py` from top to bottom, judge another program's sampler
-# (docs/PROOF.md), or write a drafter of your own (docs/CONTRIBUTING.md).
+# (docs/JUDGE.md), or write a drafter of your own (docs/CONTRIBUTING.md).

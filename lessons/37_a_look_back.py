@@ -9,7 +9,7 @@
 # costs more.
 #
 # This lesson combines the two. Its draft model is the one that ships beside the GPT:
-# `python demo.py --draft prefix`, in nanospec/methods/draft_models/prefix.py.
+# `nanospec demo --draft prefix`, in nanospec/methods/draft_models/prefix.py.
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|

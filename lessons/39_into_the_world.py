@@ -22,7 +22,7 @@ import figures
 from kit import table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import names
 from nanospec.generate import generate
 from nanospec.speculate import speculate
@@ -158,7 +158,7 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 # more expensive.
 #
 # The texts agree as well. At other temperatures nothing can be compared token by token. There one
-# needs a walk or the tests of *How to test a sampler*, and docs/PROOF.md judges other people's
+# needs a walk or the tests of *How to test a sampler*, and docs/JUDGE.md judges other people's
 # samplers by their samples.
 #
 # ## What it would take to serve it
@@ -171,8 +171,8 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 #
 # docs/SCALING.md has the others: EAGLE-3, n-gram, suffix trees, SGLang. It also has a recipe for
 # vLLM on a CPU, which was run: there it writes our greedy tokens in as many rounds, and above
-# temperature 0 our judge finds its speculation wrong (docs/PROOF.md). The other direction works,
-# too: a Llama, Qwen2 or Qwen3 folder can be our target. `python demo.py --weights FOLDER` runs
+# temperature 0 our judge finds its speculation wrong (docs/JUDGE.md). The other direction works,
+# too: a Llama, Qwen2 or Qwen3 folder can be our target. `nanospec demo --weights FOLDER` runs
 # FOLDER/target and FOLDER/draft.
 
 # %%

@@ -80,12 +80,13 @@ table(["state", "may follow", "for example"], shown)
 # must be allowed, and the library rejects a grammar that has a dead end.
 #
 # `grammar_of` makes such a table of a pattern, as Python's `re` has them. What it cannot make an
-# automaton of, such as `\b`, it refuses by name. A prompt need not match. The pattern is for what
-# comes after the last line break, and before it all tokens may follow.
+# automaton of, such as `\b`, it refuses by name. A prompt need not match. With `opens="\n"` the
+# pattern is for what comes after the last line break, and before it all tokens may follow. Without
+# `opens` it is for what comes after the prompt.
 
 # %%
 NUMBERS = r"\[\d+(, \d+)*\]"
-grammar = grammar_of(NUMBERS, tokenizer, V)
+grammar = grammar_of(NUMBERS, tokenizer, V, opens="\n")
 assert grammar.allowed[1:5].sum(-1).tolist() == [len(state) for state in may[:4]]
 
 ids = tokenizer.encode("# the first squares:\n")
@@ -224,7 +225,7 @@ assert max(library_off.values()) < 1e-12
 RECORD = r'\{"name": "[A-Z][a-z]+", "age": \d\d?\}'
 PROMPTS = ["# a user, as JSON:\n", "record = json.loads(line)\n", "    # for example\n",
            '"""The settings of a person.\n', "# one line of the log\n"]
-grammar = grammar_of(RECORD, tokenizer, V)
+grammar = grammar_of(RECORD, tokenizer, V, opens="\n")
 T, D = Constrained(target, grammar), Constrained(draft, grammar)
 rounds_of, alpha, shown = {}, {}, []
 for name, (writes, drafts) in {"no grammar": (target, draft), "both masked": (T, D),

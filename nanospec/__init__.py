@@ -4,6 +4,7 @@ A small model drafts, a big model verifies, and the text is distributed exactly 
 had written it alone.
 
 READING ORDER
+    idea        one round for one text, in eleven lines
     generate    plain decoding: one token per call of the model. Take on trust what it imports:
                 each name is explained by a file below
     dice        all chance: one decision, one uniform
@@ -15,7 +16,7 @@ READING ORDER
     speculate   the idea: draft, verify, commit, repeat
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
-errors says what is refused. It and the first nine are the core: they import torch and one another.
+errors says what is refused. It and the first ten are the core: they import torch and one another.
 The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere

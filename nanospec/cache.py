@@ -35,6 +35,11 @@ class Cache:
         self._seen, self._unseen = rope.new_zeros(()), rope.new_full((), float("-inf"))
         self.index()
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy that was pickled: its parts are parts of its `kv` again."""
+        self.__dict__ |= state
+        self.index()
+
     def index(self) -> None:
         """Name the parts of `kv`. To be called again when `kv` has been replaced."""
         self.k, self.v = self.kv[:, 0].unbind(), self.kv[:, 1].unbind()

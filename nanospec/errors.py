@@ -85,8 +85,9 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
 
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
                   top_k: int | None, top_p: float | None, seed: int, rows: int = 1,
-                  stop: Collection[int] = ()) -> None:
+                  stop: Collection[int] = (), others: Collection[str] = ()) -> None:
     """RequestError unless `model` can answer this request with drafts of at most `rows` rows."""
+    check_known(others)
     check_model("the target", model)
     check_ids("the prompt", ids)
     check_ids("stop", stop, Collection)
@@ -112,7 +113,14 @@ def check_seed(seed: int) -> int:
     check_numbers(Integral, seed=seed)
     if not 0 <= seed < SEEDS:
         raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {one_line(seed)}")
-    return seed
+    return int(seed)
+
+
+def check_known(others: Collection[str]) -> None:
+    """RequestError if there are any: settings of other programs, which no request here has."""
+    if others:
+        raise RequestError(f"a request has no {', '.join(sorted(others))}: a distribution is made "
+                           "of logits by temperature, top_k and top_p alone")
 
 
 def check_gamma(gamma: int, what: str) -> int:

@@ -6,6 +6,7 @@ them again, and prefill reads the prompt.
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,13 +37,13 @@ def plain_step(target: LanguageModel, cache: Cache, text: Text,
 def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 128,
              temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
              seed: int = 0, stop: Sequence[int] = (), dice: Dice | None = None,
-             compiler: Callable | None = None) -> Iterator[int]:
+             compiler: Callable | None = None, **others: Any) -> Iterator[int]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     dice: decides instead of the seed. compiler: makes the step one function, see fast/compiled.py.
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, stop=stop)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, 1, stop, others)
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "pick")
     if compiler is not None:

@@ -69,6 +69,9 @@ class Sampling:
 
     def __post_init__(self):
         check_sampling(self.temperature, self.top_k, self.top_p)
+        for name, kind in ("temperature", float), ("top_k", int), ("top_p", float):
+            given = getattr(self, name)                 # numbers of others, as numpy's
+            object.__setattr__(self, name, given if given is None else kind(given))
 
     def __call__(self, logits: Tensor) -> Tensor:
         """logits (..., V) -> probabilities (..., V), as `probs`."""

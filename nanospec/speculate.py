@@ -1,10 +1,9 @@
 """Speculative decoding: a small draft model proposes gamma tokens, the target verifies them in one
 call, and the text is distributed exactly as if the target had written it alone.
 
-Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1); Chen et al. 2023 (arXiv 2302.01318,
-Algorithm 2). `verify` is the idea, `ModelDrafter` drafts, `one_round` does both once for B texts
-and without a branch, `speculate` repeats it. Other drafters and rules are in methods/ and go
-through the same round. Numbers in comments: the five steps of Leviathan's Algorithm 1.
+Leviathan, Kalman, Matias 2022 (arXiv 2211.17192, Algorithm 1, whose five steps the comments count);
+Chen et al. 2023 (arXiv 2302.01318, Algorithm 2). idea.py has a round in plain lines. `ModelDrafter`
+drafts, `verify` decides, `one_round` does both for B texts, without a branch, `speculate` repeats.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
@@ -44,11 +44,11 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     # 3. How many are accepted. Padding, whose q_draft is zeros, never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
-    # 4. The row after the accepted ones was rejected: take its q_draft. If none was, that row is
-    # padding, or wraps around to row 0: zeros, which leave p_target itself, for the bonus token.
+    # 4. The row after the accepted ones was rejected: take its q_draft. After the last row nothing
+    # was drafted: zeros, which leave p_target itself, for the bonus token.
+    q_after = F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))                         # (B, n, V)
     b = torch.arange(len(accepted), device=accepted.device)
-    following = (accepted + 1) % draft.tokens.shape[1]
-    left = residual(p_target[b, accepted], draft.q_draft[b, following])     # (B, V)
+    left = residual(p_target[b, accepted], q_after[b, accepted])                # (B, V)
     return accepted, dice.pick(left)                                            # 5. one token more
 
 
@@ -112,7 +112,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to be printed, plotted, timed or tested."""
+    """What one round did to one text: to print, plot, time, test; to learn from it, clone() it."""
 
     tokens: list[int]                   # of all n rows; row 0 is the text's last token
     parents: list[int]                  # of all n rows, row 0's -1 first
@@ -176,18 +176,18 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
               max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
               top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
               dice: Dice | None = None, rule: Rule | None = None,
-              compiler: Callable | None = None) -> Iterator[Round]:
+              compiler: Callable | None = None, **others: Any) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     Yields a Round after every target call; the text is the rounds' `emitted`, one after the other.
-    Its distribution is exactly that of `generate` with the same settings, but for the rounding of
-    floating-point numbers.
+    Its distribution is exactly that of `generate` with the same settings, up to rounding.
     drafter: serves one request at a time; for many see serving/. dice: instead of the seed.
     rule: instead of the drafter's own. compiler: makes the round one function (fast/compiled.py).
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop,
+                  others)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
     sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)

@@ -7,6 +7,7 @@ import runpy
 import signal
 import threading
 from functools import cache, lru_cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ for name in [*os.environ]:
         del os.environ[name]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:       # a shell's job in the background hands that down
     signal.signal(signal.SIGINT, signal.default_int_handler)
-LESSONS = Path(__file__).parent.parent / "lessons"
+LESSONS, COUNT = Path(__file__).parent.parent / "lessons", count()
 
 
 def pytest_xdist_auto_num_workers():
@@ -61,9 +62,19 @@ def no_time_passes(request, monkeypatch):
     a test would go another way. A test of these winds the clock itself. What the core's tests import has none.
     """
     if request.path.parent.name != "core":
-        monkeypatch.setattr("nanospec.fast.clock.STILL", threading.TIMEOUT_MAX)
-        for module in "foreign", "zoo.samplers":
-            monkeypatch.setattr(f"nanospec.proof.{module}.perf_counter", lambda: 0.0)
+        monkeypatch.setattr("nanospec.fast.announce.STILL", threading.TIMEOUT_MAX)
+        for module in "sampler", "known_bugs":
+            monkeypatch.setattr(f"nanospec.judge.{module}.perf_counter", lambda: 0.0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(request, monkeypatch, tmp_path_factory):
+    """What one test has measured no other finds, nor does the user. A process that a test starts has a folder by its
+    environment.
+    """
+    if request.path.parent.name != "core":
+        folder = tmp_path_factory.getbasetemp() / "kept" / str(next(COUNT))
+        monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: folder)
 
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
@@ -81,7 +92,7 @@ def once(work, device, repeats=1, warm_up=0) -> float:
     return 1e-3
 
 
-def unmeasured(model, dtypes=None, threads=(), seconds=None, packed=True, glance=None, turns=2):
+def unmeasured(model, dtypes=None, threads=(), seconds=None, packed=True, glance=None, turns=2, what=""):
     """The first data type, without trying any: the same texts on every machine."""
     import torch
     from nanospec.fast.autotune import Tuning
@@ -93,7 +104,8 @@ def unmeasured(model, dtypes=None, threads=(), seconds=None, packed=True, glance
 @pytest.fixture
 def untuned(monkeypatch):
     """Nothing is tried before it runs: which setting is the fastest is what test_autotune.py asks."""
-    monkeypatch.setattr("nanospec.fast.autotune.fastest", unmeasured)
+    for module in "fast.autotune", "cli.chosen":
+        monkeypatch.setattr(f"nanospec.{module}.fastest", unmeasured)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
 from tests.mutants import Mutant, module_of, mutants_of             # noqa: E402
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
-         "training", "lessons", "cli", "cli/bench", "cli/show", "proof/judge")
+         "training", "lessons", "cli", "cli/bench", "cli/show", "judge")
 TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]

@@ -11,7 +11,8 @@ from rich.progress import track
 
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import copy_of, dtypes_of, fastest, set_up
-from nanospec.fast.clock import announced, step_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import load_learned
 from nanospec.files.corpus import read_texts, to_ids

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nanospec.cli.options import option
 from nanospec.errors import PairError, RequestError
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_model, load_pair, load_saved
 from nanospec.files.corpus import read_texts, to_ids

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import Tensor
 
 from nanospec.cli.quantities import alpha_of, per_second
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED

@@ -3,6 +3,7 @@
     python -m lessons.check                 # the first that is not solved yet
     python -m lessons.check 3               # number 3
     python -m lessons.check 3 --watch       # again whenever you save, and then the next one
+    python -m lessons.check --handout F     # for a teacher: what a class gets; --grade F when it comes back
 """
 
 import argparse
@@ -15,14 +16,18 @@ from textwrap import fill
 
 from rich.console import Console
 
-from lessons.check import progress
-from lessons.check.catalogue import ENTRIES, Entry, command, stub
+from lessons.check import progress, seeds
+from lessons.check.catalogue import ENTRIES, HANDED_OUT, Entry, command, stub
 
 WIDTH = 96
 COLOURS = {progress.SOLVED: "green", progress.TRIED: "yellow", progress.UNTOUCHED: "dim", progress.MISSING: "red"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    if not ENTRIES:
+        print("lessons.check: lessons/answers is not there, and the checks need it. What a class gets, without the "
+              "answers, is written by --handout FOLDER in a whole clone", file=sys.stderr)
+        return 2
     args = arguments(argv)
     console = Console(width=max(Console().width, WIDTH), highlight=False)
     try:
@@ -35,8 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def done(args: argparse.Namespace, console: Console) -> int:
     """What was asked for."""
+    if args.variant:
+        seeds.NAME = args.variant               # before any table is made
     if args.grade:
         return graded(args, console)
+    if args.handout:
+        return handed_out(args, console)
     if args.reset is not None:
         return reset(ENTRIES[args.reset], console)
     if args.list:
@@ -45,6 +54,9 @@ def done(args: argparse.Namespace, console: Console) -> int:
     if number is None:
         console.print(f"All solved. {progress.bar()}", style="bold green")
         return 0
+    if args.answer and HANDED_OUT:
+        console.print("Your teacher has the answers.")
+        return 1
     if args.answer and progress.state_of(ENTRIES[number]) == progress.SOLVED:
         console.print(ENTRIES[number].answer, markup=False)
         return 0
@@ -62,19 +74,31 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     what.add_argument("--answer", action="store_true", help="a solution, once yours has passed")
     what.add_argument("--reset", type=int, nargs="?", const=0, choices=[0, *ENTRIES], metavar="N",
                       help="exercise N as it was; yours is kept beside it")
-    what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder in it is a student's: a table")
+    what.add_argument("--grade", type=Path, metavar="FOLDER", help="every folder or zip in it is a student's")
+    what.add_argument("--handout", type=Path, metavar="FOLDER", help="write there what a class gets: no answers")
+    parser.add_argument("--variant", metavar="NAME", help="with --handout, and then with --grade: other tables, and "
+                                                          "verdicts in another order, drawn by that name")
     grading = parser.add_argument_group("with --grade")
     grading.add_argument("--jobs", type=int, metavar="N", help="exercises looked at side by side (default: one a CPU)")
     grading.add_argument("--seconds", type=float, metavar="S", help="of CPU time for one exercise (default: 20)")
     grading.add_argument("--csv", type=Path, metavar="FILE", help="a row for each student, as a spreadsheet reads it")
     grading.add_argument("--json", type=Path, metavar="FILE", help="everything that was found")
+    grading.add_argument("--gradescope", type=Path, metavar="DIR",
+                         help="a file STUDENT.json for each, as Gradescope reads it")
     args = parser.parse_args(argv)
     if args.reset == 0:
         if not args.number:
             parser.error("--reset: which one?")
         args.reset = args.number
-    if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json)):
-        parser.error("--jobs, --seconds, --csv and --json go with --grade FOLDER")
+    if not args.grade and any(given is not None for given in (args.jobs, args.seconds, args.csv, args.json,
+                                                              args.gradescope)):
+        parser.error("--jobs, --seconds, --csv, --json and --gradescope go with --grade FOLDER")
+    if args.variant is not None and not args.grade and not args.handout:
+        parser.error("--variant NAME goes with --handout FOLDER or --grade FOLDER")
+    if args.variant is not None and not (args.variant and args.variant.isprintable()):
+        parser.error("--variant: a name that can be typed again")
+    if HANDED_OUT and (args.grade or args.handout):
+        parser.error("this is a class's copy; --grade and --handout are for the clone that it was made from")
     if args.jobs is not None and args.jobs < 1 or args.seconds is not None and not args.seconds > 0:
         parser.error("--jobs and --seconds must be greater than 0")
     return args
@@ -96,7 +120,8 @@ def list_all(console: Console) -> int:
 def reset(entry: Entry, console: Console) -> int:
     """The exercise as it was before anybody wrote in it; what is there now is kept beside it, under the next number."""
     path, fresh = entry.path, stub(entry.answer)
-    if path.exists() and path.read_bytes() != fresh.encode():
+    if path.exists() and not (path.is_file() and path.stat().st_size == len(fresh.encode())
+                              and path.read_bytes() == fresh.encode()):
         mine = next(to for n in count(1) if not (to := path.with_suffix(f".mine{n}.py")).exists())
         path.replace(mine)
         console.print(f"yours is now {mine}")
@@ -123,6 +148,18 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+def handed_out(args: argparse.Namespace, console: Console) -> int:
+    if args.variant:
+        one_thread()
+    from lessons.check.handout import Refused, hand_out
+    try:
+        console.print(hand_out(args.handout), markup=False, soft_wrap=True)
+    except Refused as why:
+        print(f"lessons.check: {why}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def graded(args: argparse.Namespace, console: Console) -> int:
     if not args.grade.is_dir():
         print(f"lessons.check: {args.grade} is no folder", file=sys.stderr)
@@ -132,5 +169,6 @@ def graded(args: argparse.Namespace, console: Console) -> int:
         return 2
     one_thread()
     from lessons.check.engine import SECONDS
-    from lessons.check.grade import grade
-    return grade(args.grade, args.seconds or SECONDS, args.jobs or os.cpu_count() or 1, args.csv, args.json, console)
+    from lessons.check.grade import Grading, grade
+    return grade(Grading(args.grade, args.seconds or SECONDS, args.jobs or os.cpu_count() or 1, args.csv, args.json,
+                         args.gradescope), console)

@@ -9,8 +9,9 @@ import time
 from rich.console import Console
 
 from lessons.check import EXERCISES, progress
-from lessons.check.catalogue import command
+from lessons.check.catalogue import HANDED_OUT, command, read
 from lessons.check.engine import Exercise, Result, check
+from nanospec.cli.show.terminal import printable
 
 LOOK_AGAIN = 0.5        # seconds between looks at the file
 SHOWN = 8               # lines of what a function prints
@@ -19,7 +20,7 @@ SHOWN = 8               # lines of what a function prints
 def looked_at(exercise: Exercise) -> Result:
     """Checked, and remembered as solved or tried."""
     try:
-        text = exercise.path.read_bytes()
+        text = read(exercise.path)
     except FileNotFoundError:
         return Result([], ("contract", f"{exercise.path} is not there: {command()} --reset {exercise.number} brings it "
                                        "back"))
@@ -40,7 +41,7 @@ def tell(exercise: Exercise, console: Console) -> int:
     if result.failure:
         part, why = result.failure
         console.print(f"  [red]not yet[/] {part}")
-        for line in why.splitlines():           # tables stay as they are, sentences are wrapped
+        for line in printable(why).splitlines():           # tables stay as they are, sentences are wrapped
             if not line.startswith(" "):
                 line = wrapped(line, console)
             console.print(textwrap.indent(line, "          "), markup=False, style="yellow", soft_wrap=True)
@@ -53,7 +54,8 @@ def tell(exercise: Exercise, console: Console) -> int:
     console.print("Compare with the library:")
     for where in exercise.like:
         show_lines(*where, console)
-    console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)
+    if not HANDED_OUT:
+        console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)
     console.print(progress.bar(), style="dim")
     return 0
 
@@ -65,7 +67,7 @@ def wrapped(line: str, console: Console) -> str:
 def show_printed(result: Result, console: Console) -> None:
     """What the learner's functions have printed."""
     if result.printed:
-        lines = result.printed.splitlines()
+        lines = printable(result.printed).splitlines()
         console.print("  it printed:", style="dim")
         for line in lines[:SHOWN] + ["..."] * (len(lines) > SHOWN):
             console.print(" " * 10 + line, markup=False, soft_wrap=True)
@@ -73,7 +75,11 @@ def show_printed(result: Result, console: Console) -> None:
 
 def show_lines(module: str, name: str, first: str, last: str, console: Console) -> None:
     """A function of the library, from the line that holds `first` to the one that holds `last`."""
-    thing = importlib.import_module(module)
+    try:
+        thing = importlib.import_module(module)
+    except ModuleNotFoundError:                             # tests, where the package alone is
+        console.print(f"  {module.replace('.', '/')}.py, which is in the whole project", style="dim")
+        return
     for part in name.split("."):
         thing = getattr(thing, part)
     lines, number = inspect.getsourcelines(inspect.unwrap(thing))

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import torch
 
-from lessons.check import naming
-from lessons.check.catalogue import ANSWERS, Entry
+from lessons.check import envelope, naming
+from lessons.check.catalogue import ANSWERS, Entry, read
 from lessons.check.clock import PATIENCE, Beginning, Clock, TooLong
 from lessons.check.seen import Failure, Row, Seen, told
 
@@ -69,11 +69,15 @@ class Exercise(Entry):
     @property
     def throws(self) -> bool:
         """Is one of its functions handed the dice?"""
-        answer = vars(load(ANSWERS / self.file, self, Clock())).values()
-        return any("dice" in inspect.signature(function).parameters for function in answer)
+        return any("dice" in inspect.signature(function).parameters for function in self.right().values())
+
+    def right(self) -> dict[str, Callable]:
+        """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
+        source = envelope.opened().get(envelope.RIGHT + self.file, self.answer)
+        return vars(functions_of(source, ANSWERS / self.file, self, Clock()))
 
     def with_mistake(self, mistake: Wrong) -> Functions:
-        return Functions(**vars(load(ANSWERS / self.file, self, Clock())) | mistake.functions)
+        return Functions(**self.right() | mistake.functions)
 
     def seen_of(self, mistake: Wrong, part: str) -> list[Seen]:
         """What that part sees of a known mistake. It is always the same, and so looked at once."""
@@ -88,7 +92,7 @@ class Exercise(Entry):
 class Result:
     """passed: the parts that were, each with what it had to say.  failure: of which part, and the text; or None.
     named: the known mistakes.  stopped: "time" if the code did not end, "busy" if the machine had no time for it.
-    printed: what the learner's functions printed, the beginning of it.
+    printed: what the learner's functions printed, the beginning of it.  slow: only speed is lost.
     """
 
     passed: list[tuple[str, str]]
@@ -96,11 +100,16 @@ class Result:
     named: list[str] = field(default_factory=list)
     stopped: str = ""
     printed: str = ""
+    slow: bool = False
 
 
 def load(path: Path, exercise: Exercise, clock: Clock) -> Functions:
     """The exercise's functions as that file has them, each on the clock."""
-    source = path.read_bytes()                          # Python knows its mark of UTF-8, its ends of lines, its coding
+    return functions_of(read(path), path, exercise, clock)
+
+
+def functions_of(source: str | bytes, path: Path, exercise: Exercise, clock: Clock) -> Functions:
+    """Of bytes Python knows the mark of UTF-8, the ends of lines, the coding."""
     names = {"__name__": f"exercise_{exercise.number}", "__file__": str(path), "__builtins__": clock.names()}
     with clock:
         exec(compile(source, str(path), "exec"), names)

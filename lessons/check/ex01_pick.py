@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import pairs, seeds
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import vector
@@ -61,9 +61,9 @@ def edges(f) -> list[Seen]:
 @lru_cache(maxsize=None)
 def drawn_cases() -> list[tuple]:
     """weights, u, index: close to both ends of each piece and in its middle, further off than any rounding."""
-    draw, found = drawn.chance(1), []
+    draw, found = seeds.chance(1), []
     for size, zeros in ((1, 0), (2, 0), (3, 1), (4, 0), (7, 3), (40, 10), (300, 0)):
-        weights = drawn.weights(draw, size, zeros) * 10 ** draw.uniform(-9, 9)
+        weights = pairs.weights(draw, size, zeros) * 10 ** draw.uniform(-9, 9)
         ends = (weights.cumsum(0) / weights.sum()).tolist()
         for index in draw.sample(range(size), min(size, 6)):
             low, high = ends[index - 1] if index else 0.0, ends[index]

@@ -2,10 +2,10 @@
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import number
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import PAIRS, normal, vector
+from lessons.check.pairs import PAIRS, drawn, normal, vector
 from lessons.check.seen import Seen, values
 
 KL = ("that is the Kullback-Leibler divergence, which adds p log(p / q): it is no distance, and it is infinite where q "
@@ -26,10 +26,10 @@ def worked(f) -> list[Seen]:
 
 
 def exact(f) -> list[Seen]:
-    draw = drawn.chance(2)
+    draw = seeds.chance(2)
     cases = PAIRS | {"equal": (vector(.2, .3, .5), vector(.2, .3, .5)),
                      "sevenths and thirteenths": (normal(vector(1, 2, 4)), normal(vector(2, 9, 2))),
-                     "two hundred tokens": drawn.pair(draw, 200, 20)}
+                     "two hundred tokens": drawn(draw, 200, 20)}
     return [values("pairs of distributions", lambda: {name: distance_of(f, *pair) for name, pair in cases.items()},
                    {name: float(1 - a.minimum(b).sum()) for name, (a, b) in cases.items()})]
 

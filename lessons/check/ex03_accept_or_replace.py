@@ -3,10 +3,9 @@
 import torch
 import torch.nn.functional as F
 
-from lessons.check import drawn
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, GUARDS, PAIRS
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, short
 from lessons.check.seen import Row, Seen, fits, look, not_drawn_again
 
 
@@ -32,7 +31,7 @@ def worked(f) -> list[Seen]:
 
 
 def exact(f) -> list[Seen]:
-    return [look(f"{name}: p_target {drawn.short(pair[0])}, q_draft {drawn.short(pair[1])}",
+    return [look(f"{name}: p_target {short(pair[0])}, q_draft {short(pair[1])}",
                  lambda dice, pair=pair: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
             for name, pair in PAIRS.items()]
 

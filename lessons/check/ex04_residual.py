@@ -2,10 +2,10 @@
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, vector
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, vector
 from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
@@ -16,10 +16,10 @@ NAMES = [*ROWS, "both the same"]
 
 def batches() -> dict[str, tuple]:
     """More of them, by a seed: of one row and of many, of one token and of many, with equal rows at any place."""
-    draw, found = drawn.chance(4), {}
+    draw, found = seeds.chance(4), {}
     for rows, size, zeros, equal in ((1, 3, 0, ()), (1, 5, 1, (0,)), (3, 1, 0, (0, 1, 2)), (2, 2, 0, (1,)),
                                      (7, 6, 2, (0, 3)), (4, 4, 0, ()), (5, 60, 10, (4,))):
-        pairs = [drawn.pair(draw, size, zeros) for _ in range(rows)]
+        pairs = [drawn(draw, size, zeros) for _ in range(rows)]
         pairs = [(p, p.clone() if b in equal else q) for b, (p, q) in enumerate(pairs)]
         found[f"{rows} row{'s' * (rows > 1)} of {size}"] = tuple(map(torch.stack, zip(*pairs)))
     return found

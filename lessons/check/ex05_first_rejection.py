@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import counts
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, count, walked_round
@@ -43,7 +43,7 @@ def patterns(f) -> list[Seen]:
 
 def batches() -> list[torch.Tensor]:
     """Of one row and of many, of one coin and of more than a byte can count, by a seed."""
-    draw = drawn.chance(5)
+    draw = seeds.chance(5)
 
     def rows(gamma: int, accepted: list[int]) -> torch.Tensor:
         return torch.tensor([[i < k or i > k and draw.random() < .5 for i in range(gamma)] for k in accepted])

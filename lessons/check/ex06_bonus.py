@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import BY_A_HAIR, GUARDS, HAIR, HALVES, vector
+from lessons.check.pairs import BY_A_HAIR, GUARDS, HAIR, HALVES, distribution, vector
 from lessons.check.rounds import walked_round
 from lessons.check.seen import Seen, values
 
@@ -40,10 +40,10 @@ def shares(f, title: str, accepted: int, p_target, q_draft, right) -> Seen:
 
 def every_row(f) -> list[Seen]:
     """Drafts by a seed, of one token and of more: what is drawn from after every number of accepted ones."""
-    draw, found = drawn.chance(6), []
+    draw, found = seeds.chance(6), []
     for gamma, size, zeros in ((2, 3, 0), (1, 4, 1), (3, 2, 0), (5, 6, 1)):
-        q_draft = torch.stack([drawn.distribution(draw, size, zeros) for _ in range(gamma)])
-        p_target = torch.stack([drawn.distribution(draw, size, zeros) for _ in range(gamma + 1)])
+        q_draft = torch.stack([distribution(draw, size, zeros) for _ in range(gamma)])
+        p_target = torch.stack([distribution(draw, size, zeros) for _ in range(gamma + 1)])
         for accepted in range(gamma + 1):
             right = p_target[accepted]
             if accepted < gamma:

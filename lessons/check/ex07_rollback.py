@@ -6,18 +6,17 @@ from functools import lru_cache
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
 from lessons.oracles import expected_accepted
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 7, zeros=0)
+TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
 
 
@@ -118,7 +117,7 @@ def first_of(dice) -> tuple[int, ...]:
 
 
 def nothing_twice(f) -> list[Seen]:
-    draw = drawn.chance(7)
+    draw = seeds.chance(7)
     sizes = [(10, 4), (7, 1), (3, 3), (1, 1), (1, 5), (draw.randint(100, 1000), 2), (draw.randint(5_000, 9_000), 8),
              (draw.randint(10 ** 5, 10 ** 6), draw.randint(20, 90))]
     cases = {f"length {length}, gamma {gamma}, accepted {k}": (length, gamma, k)

@@ -5,17 +5,17 @@ from itertools import combinations
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.mistakes_in_warping import WRONGS
 from lessons.check.engine import Exercise
+from lessons.check.pairs import short
 from lessons.check.rounds import GAMMA, IDS, play_round
 from lessons.check.seen import Seen, look, values
 from nanospec.probs import probs
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution
 
-TARGET4, DRAFT4 = TableModel(4, 3), TableModel(4, 4)
+TARGET4, DRAFT4 = seeds.table(4, 3), seeds.table(4, 4)
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],
                        [1.0, 0.0, 1.0, 0.5]], dtype=torch.float64)
 LOGITS[3, 2] += 1e-12           # nearly a tie: at temperature 0 still a one-hot, which no division by 1e-10 makes
@@ -42,7 +42,7 @@ def drawn_cases() -> list[tuple]:
     """title, logits, temperature, top_k: all temperatures, logits far below and above 0, vocabularies from one token
     on, forbidden tokens, and logits so near to one another that a low temperature still tells them apart.
     """
-    draw, found = drawn.chance(8), []
+    draw, found = seeds.chance(8), []
 
     def case(title, logits, temperature, top_k):
         found.append((title, torch.tensor(logits, dtype=torch.float64), temperature, top_k))
@@ -80,7 +80,7 @@ def drawn_cases() -> list[tuple]:
 
 
 def by_seed(f) -> list[Seen]:
-    return [values(f"{title}: logits {drawn.short(logits[:6])}{', ...' * (len(logits) > 6)}, temperature {t:g}, "
+    return [values(f"{title}: logits {short(logits[:6])}{', ...' * (len(logits) > 6)}, temperature {t:g}, "
                    f"top_k {k}",
                    lambda logits=logits, t=t, k=k: dict(enumerate(answered(f, logits, t, k).tolist())),
                    dict(enumerate(probs(logits, t, k).tolist())), rounding(logits, t))

@@ -2,9 +2,10 @@
 
 from functools import partial
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import number, whole
 from lessons.check.engine import Exercise, wrong
+from lessons.check.pairs import short
 from lessons.check.seen import TOLERANCE, Seen, values
 from nanospec import theory
 
@@ -49,7 +50,7 @@ def worked(f) -> list[Seen]:
 
 
 def tokens(f) -> list[Seen]:
-    draw = drawn.chance(9)
+    draw = seeds.chance(9)
     alphas = (0.0, 0.3, 0.75, 1.0, *(draw.uniform(0, .99) for _ in range(4)), 1e-5)
     return [tokens_at(f, alphas, (1, 2, 7, draw.randint(20, 60)), TOLERANCE),
             tokens_at(f, (.99999, 1 - 1e-7), (4, 7), NEAR_1)]
@@ -69,14 +70,14 @@ def gammas(f) -> list[Seen]:
 
 def gammas_by_seed(f) -> list[Seen]:
     """Other times, other limits from 1 to 40, a draft that costs nothing and one that costs more than the target."""
-    draw, found = drawn.chance(109), []
+    draw, found = seeds.chance(109), []
     for most in (1, 2, 5, 12, 40):
         table = [1.0]
         while len(table) <= most:
             table.append(table[-1] + (draw.uniform(0, .3) if draw.random() < .5 else 0))
         pairs = [(draw.choice((0.0, draw.random(), draw.uniform(.9, .999), 1.0)),
                   draw.choice((0.0, draw.uniform(0, .2), draw.uniform(.5, 2)))) for _ in range(6)]
-        found.append(seen_best(f, f"v(1), v(2), ... = {drawn.short(table[:8])}{', ...' * (most > 7)}",
+        found.append(seen_best(f, f"v(1), v(2), ... = {short(table[:8])}{', ...' * (most > 7)}",
                                lambda m, table=table: table[m - 1], most, pairs))
     return found
 
@@ -91,7 +92,7 @@ def seen_best(f, name: str, v, most: int, pairs: list[tuple]) -> Seen:
             as_good = 1 <= gamma <= most and speeds[gamma - 1] > max(speeds) * (1 - 1e-12)
             found[case] = right[case] if as_good else gamma
         return found
-    cases = {f"alpha {drawn.short([alpha])[0]}, c {drawn.short([c])[0]}": (alpha, c) for alpha, c in pairs}
+    cases = {f"alpha {short([alpha])[0]}, c {short([c])[0]}": (alpha, c) for alpha, c in pairs}
     right = {case: theory.best_gamma(*pair, v, most) for case, pair in cases.items()}
     return values(f"best_gamma up to {most}, {name}", mine, right)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, values
@@ -55,7 +55,7 @@ def texts(f) -> list[Seen]:
 @lru_cache(maxsize=None)
 def drawn_texts() -> list[tuple[list[int], int, int]]:
     """text, gamma, longest: few tokens and many, short texts and long ones, token 0, and tokens of several digits."""
-    draw, found = drawn.chance(10), []
+    draw, found = seeds.chance(10), []
     for _ in range(90):
         tokens = draw.choice(([0, 1], [0, 1, 2], [1, 2, 3, 4], [7, 17, 71, 171, 0], [10 ** 6, 10 ** 6 + 1, 0, 1]))
         text = [draw.choice(tokens) for _ in range(draw.randint(1, 30))]

@@ -2,7 +2,8 @@
 
 from functools import lru_cache, partial
 
-from lessons.check.engine import ANSWERS, Exercise, wrong
+from lessons.check.catalogue import ENTRIES
+from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Row, Seen
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
 from nanospec.proof.walk import distance, walk
@@ -13,9 +14,14 @@ VERDICTS = ("exact", "slow", "wrong")
 
 @lru_cache(maxsize=None)
 def shown() -> dict[str, tuple[str, float, float]]:
-    """What the six rules are, walked: verdict, distance, how often the draft token is accepted."""
+    """What the six rules are, by name."""
     names: dict = {}
-    exec((ANSWERS / "ex11_spot_the_bug.py").read_text(encoding="utf-8"), names)
+    exec(ENTRIES[11].answer, names)
+    return {name: (verdict, round(off, 3), accepted) for name, (verdict, off, accepted) in judged(names).items()}
+
+
+def judged(names: dict) -> dict[str, tuple[str, float, float]]:
+    """Walked, as those names have them: verdict, distance, how often the draft token is accepted."""
     p_target, q_draft, found = names["P_TARGET"], names["Q_DRAFT"], {}
     at_best = float(p_target.minimum(q_draft).sum())
     for name in RULES:
@@ -29,7 +35,7 @@ def shown() -> dict[str, tuple[str, float, float]]:
         off = distance(tokens, dict(enumerate(p_target.tolist())))[1]
         accepted = sum(weight for (x, y), weight in pairs.items() if x == y)
         verdict = "wrong" if off > 1e-9 else "exact" if accepted > at_best - 1e-9 else "slow"
-        found[name] = verdict, round(off, 3), accepted
+        found[name] = verdict, off, accepted
     return found
 
 

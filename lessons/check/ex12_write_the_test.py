@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import truth
 from lessons.check.engine import Exercise, wrong
 from lessons.check.rounds import IDS, TARGET
@@ -14,7 +14,7 @@ from nanospec.dice import Dice
 from nanospec.proof.tables import DRAFT, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, CONTROLS
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, sampler_with
+from nanospec.judge.known_bugs import AS_IT_SHIPS, sampler_with
 
 TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
 MANY = 500              # samples: code that draws this many is slow, not in an endless loop
@@ -39,7 +39,7 @@ def distribution_of(name: str) -> dict:
     """The distribution of a sampler that draws a whole text at once: the truth, or what shares a part of it."""
     right = truth_of(name)
     if "little" in name:                # no text is off by more than 1.6e-6; or two are, by all of it
-        draw = drawn.chance(12)
+        draw = seeds.chance(12)
         texts = draw.sample(sorted(right), 26 if "all" in name else 2)
         if "rarest" in name:
             texts = sorted(right, key=right.get)[:2]
@@ -49,8 +49,9 @@ def distribution_of(name: str) -> dict:
     if "backwards" in name:
         return {text[::-1]: p for text, p in right.items()}
     if "pair" in name:                  # what is added at x cancels when summed over the token at any one place
-        tilt = (0.0, 1.0, -1.0)
-        return {text: p + 0.005 * prod(tilt[x] for x in text) for text, p in right.items()}
+        tilt = {text: prod((0.0, 1.0, -1.0)[x] for x in text) for text in right}
+        step = min(0.005, *(p for text, p in right.items() if tilt[text] < 0))         # none becomes negative
+        return {text: p + step * tilt[text] for text, p in right.items()}
     return right
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_at_a_node import WRONGS
-from lessons.check.pairs import BY_A_HAIR, PAIRS, normal, vector, without
+from lessons.check.pairs import BY_A_HAIR, PAIRS, distribution, drawn, normal, vector, without
 from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
 from lessons.oracles import best_acceptance
 from nanospec.proof.walk import walk
@@ -44,14 +44,14 @@ CASES = {       # p_target, and how the children are drawn
 
 def by_seed() -> dict[str, tuple]:
     """Up to five children, drawn in either way or each from a draft of its own."""
-    draw, found = drawn.chance(13), {}
+    draw, found = seeds.chance(13), {}
     for count, size, zeros in ((5, 2, 0), (3, 3, 0), (2, 5, 1), (1, 6, 2)):
-        p_target, q_draft = drawn.pair(draw, size, zeros)
+        p_target, q_draft = drawn(draw, size, zeros)
         found[f"{count} drawn independently of {size} tokens"] = p_target, drawn_from(*[q_draft] * count)
     for count, size, zeros in ((4, 4, 0), (2, 5, 1)):
-        p_target, q_draft = drawn.pair(draw, size, zeros)
+        p_target, q_draft = drawn(draw, size, zeros)
         found[f"{count} drawn without replacement of {size} tokens"] = p_target, without_replacement(q_draft, count)
-    p_target, *q_drafts = [drawn.distribution(draw, 3) for _ in range(4)]
+    p_target, *q_drafts = [distribution(draw, 3) for _ in range(4)]
     found["3 of three drafts, 3 tokens"] = p_target, drawn_from(*q_drafts)
     return found
 

@@ -4,33 +4,47 @@ from types import SimpleNamespace
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import number, pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_in_a_block import WRONGS, right_weights, token_by_token
 from lessons.check.pairs import BY_A_HAIR, vector
 from lessons.check.rounds import distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 
-def nearly(target: TableModel, off: float) -> TableModel:
+def nearly(target, off: float):
     """A draft that is that little off."""
-    draft = TableModel(target.config.vocab_size, 999, zeros=0)
+    draft = seeds.table(target.config.vocab_size, 999, zeros=0)
     draft.logits = target.logits + off * draft.logits
     return draft
 
 
-TWO = TableModel(2, 5, zeros=0)
-TABLES = {"three tokens, drafts of two": (TableModel(3, 14, zeros=0), TableModel(3, 314, zeros=0), (1, 0), 2),
-          "two tokens, drafts of three": (TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0), (1,), 3),
-          "three tokens, some forbidden": (TableModel(3, 18, zeros=0.3), TableModel(3, 118, zeros=0.3), (2, 0), 2),
-          "five tokens, drafts of one": (TableModel(5, 6), TableModel(5, 7), (3,), 1),
+def with_a_choice(target, draft, ids) -> bool:
+    """At a cut after some first token two tokens are left, so that it matters by which weights one is drawn."""
+    p_target, q_draft = distribution_of(target, ids), distribution_of(draft, ids)
+    return any(int((min(1.0, float(p_target[x] / q_draft[x])) * distribution_of(target, (*ids, x))
+                    > distribution_of(draft, (*ids, x))).sum()) > 1 and p_target[x] < q_draft[x]
+               for x in range(len(p_target)))
+
+
+def tables(size: int, pair: tuple[int, int], zeros: float, ids: tuple[int, ...], gamma: int) -> tuple:
+    """The first two tables from those seeds on that have such a choice; between two tokens there is none."""
+    drawn = ([seeds.table(size, number + 1_000 * again, zeros=zeros) for number in pair]
+             for again in range(1_000))
+    return *next(two for two in drawn if size == 2 or zeros or with_a_choice(*two, ids)), ids, gamma
+
+
+TWO = seeds.table(2, 5, zeros=0)
+TABLES = {"three tokens, drafts of two": tables(3, (14, 314), 0, (1, 0), 2),
+          "two tokens, drafts of three": tables(2, (3, 4), 0, (1,), 3),
+          "three tokens, some forbidden": tables(3, (18, 118), 0.3, (2, 0), 2),
+          "five tokens, drafts of one": (seeds.table(5, 6), seeds.table(5, 7), (3,), 1),
           "two models that are nearly the same": (TWO, nearly(TWO, 1e-3), (0, 0), 2),
           f"two models, {BY_A_HAIR} but for rounding": (TWO, nearly(TWO, 1e-6), (0, 0), 2)}
 TOY = vector(2, 1).div(3).repeat(2, 1), vector(1, 2).div(3).repeat(3, 1)               # q_draft, p_target
-DRAW = drawn.chance(14)
+DRAW = seeds.chance(14)
 RATIOS = [[.5, 2], [4, .25], [2, 3, .5, .5], [.5, .5, 8, .9, .1, 9], [0, 5], [1], [],
           *([round(10 ** DRAW.uniform(-spread, spread), 12) for _ in range(n)]
             for n, spread in ((1, 1), (4, 1), (7, 4), (12, .5), (40, .2)))]

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import pair, token, whole
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import HAIR, vector
+from lessons.check.pairs import HAIR, distribution, short, vector
 from lessons.check.seen import Failure, Row, Seen, fits, look
 from nanospec.proof.walk import walk
 
@@ -29,13 +29,13 @@ CASES = {       # draft tokens, p_target
 
 def by_seed() -> dict[str, tuple]:
     """Up to six draft tokens, likely or not, some of them twice; at least one token is never drafted."""
-    draw, found = drawn.chance(15), {}
+    draw, found = seeds.chance(15), {}
     for count, size, zeros in ((1, 2, 0), (3, 5, 1), (4, 6, 0), (6, 8, 2), (5, 4, 0)):
-        p_target = drawn.distribution(draw, size, zeros)
+        p_target = distribution(draw, size, zeros)
         left_out = draw.choice(p_target.nonzero()[:, 0].tolist())
         others = [x for x in range(size) if x != left_out]
         found[f"{count} by a seed"] = [draw.choice(others) for _ in range(count)], p_target
-    found["eight different ones"] = draw.sample(range(9), 8), drawn.distribution(draw, 9)
+    found["eight different ones"] = draw.sample(range(9), 8), distribution(draw, 9)
     return found
 
 
@@ -75,7 +75,7 @@ def outcome(i: int | None, written: int) -> str:
 
 def title(name: str) -> str:
     drafted, p_target = CASES[name]
-    return f"{name}: drafted {drafted}, p_target {drawn.short(p_target)}"
+    return f"{name}: drafted {drafted}, p_target {short(p_target)}"
 
 
 def exact(f) -> list[Seen]:

@@ -1,8 +1,11 @@
 """Exercise 16: which rules may end a draft early, and which of them spoil the text."""
 
+import re
 from functools import lru_cache, partial
 
-from lessons.check.engine import ANSWERS, Exercise, wrong
+from lessons.check import engine, seeds
+from lessons.check.catalogue import ENTRIES
+from lessons.check.engine import Exercise
 from lessons.check.rounds import count
 from lessons.check.seen import Row, Seen
 from lessons.check.verdicts import contract, verdict_distances, verdict_values
@@ -11,12 +14,13 @@ from nanospec.proof.walk import distance, walk
 COST = 0.5              # of a draft token, in calls of the target
 RULES = [f"rule_{letter}" for letter in "abcdefgh"]
 VERDICTS = ("exact", "wrong")
+LETTERS = seeds.letters(len(RULES), 16)
 
 
 @lru_cache(maxsize=None)
 def names_of_the_answer() -> dict:
     names: dict = {}
-    exec((ANSWERS / "ex16_when_to_stop.py").read_text(encoding="utf-8"), names)
+    exec(ENTRIES[16].answer, names)
     return names
 
 
@@ -26,19 +30,29 @@ def written_by(rule, dice) -> tuple:
 
 @lru_cache(maxsize=None)
 def right() -> dict[tuple, float]:
+    return right_by(names_of_the_answer())
+
+
+def right_by(names: dict) -> dict[tuple, float]:
     """The target's distribution of two tokens."""
-    p_target = {text: weights.tolist() for text, weights in names_of_the_answer()["P_TARGET"].items()}
+    p_target = {text: weights.tolist() for text, weights in names["P_TARGET"].items()}
     return {(x, y): p_target[()][x] * p_target[x,][y] for x in range(3) for y in range(3)}
 
 
 @lru_cache(maxsize=None)
 def shown() -> dict[str, tuple[str, float, float]]:
-    """What the eight rules are, walked: verdict, distance over two tokens, distance over the first."""
-    found = {}
+    """What the eight rules are, by name."""
+    return {name: (verdict, round(off, 3), round(first, 3))
+            for name, (verdict, off, first) in judged(names_of_the_answer()).items()}
+
+
+def judged(names: dict) -> dict[str, tuple[str, float, float]]:
+    """Walked, as those names have them: verdict, distance over two tokens, distance over the first."""
+    found, truth = {}, right_by(names)
     for name in RULES:
-        texts, _ = walk(lambda dice: written_by(names_of_the_answer()[name], Row(dice)))
-        off, first = distance(texts, right())[1], distance(of_the_first(texts), of_the_first(right()))[1]
-        found[name] = "wrong" if off > 1e-9 else "exact", round(off, 3), round(first, 3)
+        texts, _ = walk(lambda dice: names["rule_played"](names[name], Row(dice)))
+        off, first = distance(texts, truth)[1], distance(of_the_first(texts), of_the_first(truth))[1]
+        found[name] = "wrong" if off > 1e-9 else "exact", off, first
     return found
 
 
@@ -90,13 +104,19 @@ def number_to_beat(f) -> str:
 
 
 def relabelled(change, *names: str) -> dict:
-    """Right verdicts, but for the rules of those letters; all, if there are none."""
-    return {"verdicts": lambda: {name: change(*found) if not names or name[-1] in names else found[:2]
+    """Right verdicts, but for the rules of those letters, as they ship; all, if there are none."""
+    letters = [LETTERS[name] for name in names]
+    return {"verdicts": lambda: {name: change(*found) if not names or name[-1] in letters else found[:2]
                                  for name, found in shown().items()}}
 
 
 def called(verdict: str, *names: str) -> dict:
     return relabelled(lambda *found: (verdict, 0.0), *names)
+
+
+def wrong(name: str, said: str, **functions) -> engine.Wrong:
+    """A sentence names rules by the letters that they have in what ships."""
+    return engine.wrong(name, re.sub(r"rule_([a-h])\b", lambda found: f"rule_{LETTERS[found[1]]}", said), **functions)
 
 
 EXERCISE = Exercise(

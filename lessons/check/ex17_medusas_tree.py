@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import product
 from math import prod
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, values
@@ -99,7 +99,7 @@ def seen_of(f, name: str, accuracies: Accuracies, size: int, most: float) -> See
 @lru_cache(maxsize=None)
 def drawn_cases() -> list[tuple]:
     """Heads of any number, as wide as they like, sure or not; the library says what the best tree has."""
-    draw, found = drawn.chance(17), []
+    draw, found = seeds.chance(17), []
     for widths, size in (((3, 3), 1), ((2, 2), 2), ((8,), 6), ((6, 5), 12), ((2, 3, 4, 5), 20), ((9, 2, 2), 15),
                          ((3, 3, 3, 3, 3), 25), ((1, 1, 1, 1, 1, 1), 6), ((4, 4, 4), 40)):
         sure = draw.uniform(.3, 3)

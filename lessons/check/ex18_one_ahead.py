@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import wholes
 from lessons.check.clock import shown
 from lessons.check.mistakes_one_ahead import WRONGS, OWN_HIDDEN
@@ -107,14 +107,14 @@ def pace(f) -> list[Seen]:
 
 
 def every_count(f) -> list[Seen]:
-    draw = drawn.chance(18)
+    draw = seeds.chance(18)
     sizes = [(1, 2), (3, 2), (2, 1), (5, 7), (8, draw.randint(10, 40))]
     return [seen_kept(f, gamma, accepted, length) for gamma, length in sizes for accepted in range(gamma + 1)]
 
 
 def longer_texts(f) -> list[Seen]:
     """What the layer reads, of texts and drafts of many lengths."""
-    draw, found = drawn.chance(118), []
+    draw, found = seeds.chance(118), []
     for length, gamma in ((2, 1), (2, 5), (4, 3), (9, 2), (draw.randint(12, 30), 6)):
         tokens = [draw.randrange(50) for _ in range(length)]
         hidden = [draw.randrange(100, 999) for _ in tokens[1:]]

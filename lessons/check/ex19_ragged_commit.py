@@ -7,7 +7,7 @@ from itertools import product
 
 from torch import Tensor, tensor
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import pair, wholes
 from lessons.check.clock import shown
 from lessons.check.mistakes_in_a_batch import WRONGS
@@ -15,11 +15,10 @@ from lessons.check.engine import Exercise
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import completed, product_of
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution, walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
-TARGET, DRAFT = TableModel(2, 3, zeros=0), TableModel(2, 4, zeros=0)
+TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
 NOTHING = 1             # follows a text in the small cases, as if it were text; in the walk, a 0
@@ -113,7 +112,7 @@ def every_case(f) -> list[Seen]:
 
 def by_seed(f) -> list[Seen]:
     """Larger batches, with no room to spare; texts of very different lengths; great tokens; any filling."""
-    draw, found = drawn.chance(19), []
+    draw, found = seeds.chance(19), []
     for rows, gamma, most in ((1, 1, 5), (4, 5, 30), (7, 3, 12), (2, 9, 3), (5, 0, 6), (9, 4, 60)):
         lengths = [draw.randint(1, most) for _ in range(rows)]
         texts = [[draw.randrange(2 ** 40) for _ in range(length)] for length in lengths]

@@ -6,7 +6,7 @@ from itertools import product
 
 import torch
 
-from lessons.check import drawn as by_seed
+from lessons.check import seeds
 from lessons.check.answered import pair, token, weights_like
 from lessons.check.mistakes_while_drawing import WRONGS, NO_TABLE, drawing_by
 from lessons.check.engine import Exercise, Functions
@@ -48,7 +48,7 @@ def case_of(draw, gamma: int, size: int, spread: float, shift: float = 0) -> tup
     return draw.randrange(size), logits(gamma), logits(size)
 
 
-DRAW = by_seed.chance(20)
+DRAW = seeds.chance(20)
 CASES |= {f"{gamma} place{'s' * (gamma > 1)} by a seed, {size} token{'s' * (size > 1)}": case_of(
     DRAW, gamma, size, spread, shift) for gamma, size, spread, shift in (
         (1, 4, 2, 0), (4, 2, 1, 0), (3, 3, 3, 0), (2, 5, 2, 20), (2, 4, 6, -20), (2, 1, 1, 0))}

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import torch
 
-from lessons.check import drawn
+from lessons.check import seeds
 from lessons.check.answered import token, weights_like, wholes
 from lessons.check.mistakes_while_mixing import WRONGS, right_mixture
 from lessons.check.engine import Exercise
@@ -70,7 +70,7 @@ TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .1
 
 def thresholds(name: str, p, q) -> tuple[float, ...]:
     """Some below 0, where all may be deferred, some above 1, and by a seed; none so near a tie that rounding counts."""
-    draw = drawn.chance(f"21, {name}")
+    draw = seeds.chance(f"21, {name}")
     tried = (-.5, .1, .3, .9, 0., 1.5, draw.uniform(-.2, .2), draw.uniform(0, .6))
     return tuple(a for a in tried if (q - (p.max() - a)).abs().min() > 1e-6)
 

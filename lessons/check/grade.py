@@ -1,57 +1,64 @@
-"""A class at once: every student's folder, a row for each as it is done, and at the end what the class found hard.
+"""A class at once: a row for each student as it is done, and at the end what the class found hard.
 
 Nothing that one file does reaches the next: workers.py gives each a process. This is no protection against malice: run
 strangers' code in a container.
 """
 
-import csv
-import json
 import signal
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from lessons.check import EXERCISES
-from lessons.check.catalogue import untouched
+from lessons.check import EXERCISES, alike
+from lessons.check.catalogue import as_handed_out, untouched
 from lessons.check.engine import Exercise
+from lessons.check.handed import handed_in, students
+from lessons.check.marks import NOT_TRIED, Sheets, legend, mark, points
 from lessons.check.workers import Job, found, run
 
-NOT_TRIED = ("missing", "untouched")
 WORTH_IT = 2            # files that fail an exercise; from then on its known mistakes are worked out here, for all
 COMMONEST = 3           # mistakes named for an exercise
 
 
 class Class:
-    """What is known of everybody. results: student -> number -> what was found."""
+    """What is known of everybody. results: student -> number -> what was found.  notes: student -> what was not looked
+    at.  strange: what lies beside the students.
+    """
 
     def __init__(self, folder: Path):
-        self.folders = {name_of(path): path for path in sorted(folder.iterdir())
-                        if path.is_dir() and not path.name.startswith(".")}
+        self.folders, self.strange = students(folder)
         self.results: dict[str, dict[int, dict]] = {name: {} for name in self.folders}
+        self.notes: dict[str, list[str]] = {name: [] for name in self.folders}
 
-    def jobs(self) -> list[Job]:
-        """The files that a student has changed. The verdict on the others is known at once."""
-        to_judge = []
-        for student, folder in self.folders.items():
-            inside = folder / "lessons" / "exercises"               # a clone of this repository
+    def jobs(self) -> Iterator[Job]:
+        """The files that students have changed, read as they are wanted. The verdict on the others is known at once."""
+        for student, path in self.folders.items():
+            handed, to_judge = handed_in(path), []
+            self.notes[student] = handed.notes
             for number, exercise in EXERCISES.items():
-                path = (inside if inside.is_dir() else folder) / exercise.file
-                part = not_to_be_judged(path, exercise)
-                if part:
-                    self.results[student][number] = found(False, part)
+                text = handed.files.get(exercise.file)
+                if text is None or untouched(text, exercise):
+                    self.results[student][number] = found(False, "missing" if text is None else "untouched")
                 else:
-                    to_judge.append(Job(student, exercise, path))
-        return to_judge
+                    if not as_handed_out(text, exercise):
+                        self.notes[student].append(f"the tables in {exercise.file} are not those that were handed out; "
+                                                   "is it of another --variant?")
+                    to_judge.append(Job(student, exercise, text))
+            yield from to_judge
 
     def done(self) -> list[str]:
         return [student for student, results in self.results.items() if len(results) == len(EXERCISES)]
 
     def solved(self, student: str) -> int:
         return sum(result["solved"] for result in self.results[student].values())
+
+    def points(self, student: str) -> float:
+        return sum(points(EXERCISES[number], result) for number, result in self.results[student].items())
 
     def of_exercise(self, number: int) -> list[dict]:
         return [results[number] for results in self.results.values() if number in results]
@@ -62,50 +69,50 @@ class Class:
                        if not result["solved"] and result["part"] not in NOT_TRIED)
 
 
-def grade(folder: Path, seconds: float, at_once: int, csv_path: Path | None, json_path: Path | None,
-          console: Console) -> int:
+@dataclass
+class Grading:
+    """How a class is graded, and where the marks go: None is nowhere."""
+
+    folder: Path
+    seconds: float
+    at_once: int
+    csv: Path | None = None
+    json: Path | None = None
+    gradescope: Path | None = None
+
+
+def grade(asked: Grading, console: Console) -> int:
     """Print and write down what every student has solved; 0 if all could be looked at."""
-    everybody = Class(folder)
+    everybody = Class(asked.folder)
     if not everybody.folders:
-        print(f"lessons.check: no folders in {folder}: one for each student, with files such as "
+        print(f"lessons.check: no folders and no zips in {asked.folder}: one for each student, with files such as "
               f"{EXERCISES[1].file}", file=sys.stderr)
         return 2
-    with ExitStack() as files:
-        try:
-            sheet = files.enter_context(csv_path.open("w", newline="", encoding="utf-8")) if csv_path else None
-            record = files.enter_context(json_path.open("w", encoding="utf-8")) if json_path else None
-        except OSError as error:
-            print(f"lessons.check: {error.filename}: {error.strerror}", file=sys.stderr)
-            return 2
-        try:
-            code = look_at_all(everybody, seconds, at_once, sheet, console)
-        finally:
-            if record:
-                json.dump({"results": everybody.results,
-                           "mistakes": {number: everybody.mistakes(number) for number in EXERCISES}}, record, indent=1)
-    return code
+    sheets = Sheets(asked.csv, asked.json, asked.gradescope)
+    try:
+        sheets.write(everybody)
+    except OSError as error:
+        print(f"lessons.check: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
+    return look_at_all(everybody, asked, sheets, console)
 
 
-def look_at_all(everybody: Class, seconds: float, at_once: int, sheet, console: Console) -> int:
+def look_at_all(everybody: Class, asked: Grading, sheets: Sheets, console: Console) -> int:
     """Rows as they come; then the sums, also of what an interruption has left."""
-    write = csv.writer(sheet).writerow if sheet else lambda row: None
-    width = max(map(len, [*everybody.folders, "student"]))
-    console.print(Text(line("student", map(str, EXERCISES), "solved", width), "bold"), soft_wrap=True)
-    write(["student", *EXERCISES, "solved"])
+    width = max(map(len, [*everybody.folders, "solved by"]))
+    console.print(Text(line("student", map(str, EXERCISES), "solved", "points", width), "bold"), soft_wrap=True)
     shown: set[str] = set()
 
     def show_rows() -> None:
         for student in everybody.done():
             if student not in shown:
                 shown.add(student)
-                results = [everybody.results[student][number] for number in EXERCISES]
-                marks = [mark(result) for result in results]
-                console.print(line(student, marks, everybody.solved(student), width), markup=False, soft_wrap=True)
-                write([student, *(result["label"] for result in results), everybody.solved(student)])
-                if sheet:
-                    sheet.flush()
+                marks = [mark(everybody.results[student][number]) for number in EXERCISES]
+                console.print(line(student, marks, everybody.solved(student), f"{everybody.points(student):g}", width),
+                              markup=False, soft_wrap=True)
+                sheets.write(everybody)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    runs, code = run(everybody.jobs(), at_once, seconds), 0
+    runs, code = run(everybody.jobs(), asked.at_once, asked.seconds), 0
     try:
         for job, result in runs:
             everybody.results[job.student][job.exercise.number] = result
@@ -118,6 +125,7 @@ def look_at_all(everybody: Class, seconds: float, at_once: int, sheet, console: 
     finally:
         runs.close()
         signal.signal(signal.SIGTERM, before)
+        sheets.write(everybody)
     if code:
         console.print(f"interrupted: {len(shown)} of {len(everybody.folders)} students are done", style="red")
     sums(everybody, width, console)
@@ -132,38 +140,38 @@ def prepare(exercise: Exercise) -> None:
 
 
 def sums(everybody: Class, width: int, console: Console) -> None:
-    """Failures, a line each; how many have solved each exercise; the commonest mistakes of each."""
+    """How many have solved each exercise; failures, a line each; the commonest mistakes; who wrote the same; what was
+    not looked at; what the words mean.
+    """
+    def say(words: str) -> None:
+        console.print(words, markup=False, soft_wrap=True)
+
+    solved = [sum(result["solved"] for result in everybody.of_exercise(number)) for number in EXERCISES]
+    most = sum(exercise.difficulty for exercise in EXERCISES.values())
+    console.print(Text(line("solved by", map(str, solved), sum(solved), f"of {most}", width), "bold"), soft_wrap=True)
     for student, results in everybody.results.items():
         for number in sorted(results):
             result = results[number]
             if not result["solved"] and result["part"] not in NOT_TRIED:
-                console.print(f"{student}, {number}: {result['part']}: {result['why']}", markup=False, soft_wrap=True)
-    solved = [sum(result["solved"] for result in everybody.of_exercise(number)) for number in EXERCISES]
-    console.print(Text(line("solved by", map(str, solved), sum(solved), width), "bold"), soft_wrap=True)
+                say(f"{student}, {number}: {result['part']}: {result['why']}")
     for number in EXERCISES:
         mistakes = everybody.mistakes(number)
         if mistakes:
             said = ", ".join(f"{name} ({times})" for name, times in mistakes.most_common(COMMONEST))
-            console.print(f"exercise {number}, {mistakes.total()} not yet: {said}", markup=False, soft_wrap=True)
+            say(f"exercise {number}, {mistakes.total()} not yet: {said}")
+    shared, telling = alike.same(everybody.results), False
+    for student, results in everybody.results.items():
+        for words, what in ("the answer that ships", alike.shipped(results)), ("the same as", shared[student]):
+            telling |= what.telling
+            if what.telling:
+                say(f"{student}, {words}: {what.words}")
+    for student, notes in everybody.notes.items():
+        for note in notes:
+            say(f"{student}: {note}")
+    if everybody.strange:
+        say(f"neither a folder nor a zip, and not looked at: {', '.join(everybody.strange)}")
+    say(legend(everybody.results, telling))
 
 
-def line(name: str, cells, last, width: int) -> str:
-    return f"{name:<{width}} {' '.join(f'{cell:>2}' for cell in cells)}  {last:>6}"
-
-
-def mark(result: dict) -> str:
-    if result["solved"]:
-        return "✓"
-    return "·" if result["part"] in NOT_TRIED else "?" if result["part"] == "busy" else "✗"
-
-
-def not_to_be_judged(path: Path, exercise: Exercise) -> str:
-    """"missing", "untouched", or "" for a file that is to be judged."""
-    try:
-        return "untouched" if untouched(path.read_bytes(), exercise) else ""
-    except OSError:                                     # it is not there, is a folder, or may not be read
-        return "missing"
-
-
-def name_of(path: Path) -> str:
-    return path.name.encode("utf-8", "replace").decode()
+def line(name: str, cells, solved, points, width: int) -> str:
+    return f"{name:<{width}} {' '.join(f'{cell:>2}' for cell in cells)}  {solved:>6}  {points:>6}"

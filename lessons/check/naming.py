@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lessons.check.catalogue import read
 from lessons.check.clock import TooLong
 from lessons.check.pairs import BY_A_HAIR
 from lessons.check.seen import NOISE, Failure, Row, Seen, same
@@ -59,6 +60,7 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
     if exercise.throws and not any(file == str(path) for _, file in thrown):
         lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
     if only_slow(exercise, theirs):
+        result.slow = True
         average = "Averaged over all draft tokens, t" if exercise.throws else "T"
         lines.append(f"{average}he distribution of the text is right all the same: what is lost is speed, not truth.")
     return "\n".join(lines)
@@ -152,7 +154,7 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
         if lines:
             return f"{path.name}, line {lines[-1]}"
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read(path))
     except (SyntaxError, ValueError):                   # bytes that are no text
         return path.name
     about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
@@ -170,7 +172,7 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
 
 def own_randomness(path: Path) -> str:
     """Where the file draws random numbers that are not the dice's: "torch.rand in line 7"; "" if it does not."""
-    tree, names = ast.parse(path.read_bytes()), {}
+    tree, names = ast.parse(read(path)), {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {(name.asname or name.name).split(".")[0]: name.name for name in node.names}

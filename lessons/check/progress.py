@@ -6,7 +6,7 @@
 import json
 from hashlib import sha256
 
-from lessons.check.catalogue import ENTRIES, Entry, folder_of_exercises, untouched
+from lessons.check.catalogue import ENTRIES, Entry, folder_of_exercises, read, untouched
 
 SOLVED, TRIED, UNTOUCHED, MISSING = "solved", "tried", "untouched", "missing"
 
@@ -15,7 +15,10 @@ def state_of(entry: Entry) -> str:
     """One of the four words above."""
     if not entry.path.is_file():
         return MISSING
-    text = entry.path.read_bytes()
+    try:
+        text = read(entry.path)
+    except OSError:                                     # desk.py says why
+        return TRIED
     if untouched(text, entry):
         return UNTOUCHED
     return SOLVED if _read().get(str(entry.number), {}).get("solved") == _hash(text) else TRIED
@@ -32,7 +35,8 @@ def remember(entry: Entry, text: bytes, solved: bool) -> None:
 
 def one_more_hint(entry: Entry, most: int) -> int:
     """How many hints may be seen now: one more than the last time."""
-    count = min(_read().get(str(entry.number), {}).get("hints", 0) + 1, most)
+    seen = _read().get(str(entry.number), {}).get("hints")
+    count = min(seen + 1 if isinstance(seen, int) and seen > 0 else 1, most)
     _write(entry, hints=count)
     return count
 
@@ -51,8 +55,8 @@ def _hash(text: bytes) -> str:
 def _read() -> dict[str, dict]:
     """Number -> what is known. A file that cannot be read counts as none: all it costs is to check again."""
     try:
-        found = json.loads((folder_of_exercises() / ".progress").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = json.loads(read(folder_of_exercises() / ".progress"))
+    except (OSError, ValueError, RecursionError):
         return {}
     return {key: known for key, known in found.items() if isinstance(known, dict)} if isinstance(found, dict) else {}
 

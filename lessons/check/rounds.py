@@ -5,12 +5,12 @@ from functools import lru_cache
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.seen import Seen, look
 from nanospec.probs import probs, residual
-from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import target_distribution
 
-TARGET, DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
+TARGET, DRAFT = seeds.table(3, 5, zeros=0), seeds.table(3, 6, zeros=0)
 IDS, GAMMA = (1, 0), 2
 
 

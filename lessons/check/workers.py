@@ -19,11 +19,15 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from lessons.check import honest
+from lessons.check.alike import form
+from lessons.check.catalogue import ENTRIES, read
 from lessons.check.clock import PATIENCE, Clock
 from lessons.check.engine import Exercise, check
+from nanospec.errors import one_line
 
 MEMORY = 2 ** 30        # bytes that a file may ask for
 WRITTEN = 2 ** 24       # bytes of a file that it may write
@@ -35,11 +39,11 @@ LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass
 class Job:
-    """A file of a student."""
+    """A student's file: its text."""
 
     student: str
     exercise: Exercise
-    path: Path
+    text: bytes
 
 
 @dataclass
@@ -52,15 +56,29 @@ class Running:
     heard: bytearray = field(default_factory=bytearray)
 
 
-def found(solved: bool, part: str = "", why: str = "", named: Sequence[str] = ()) -> dict:
-    """What is known of a file. part: where it failed.  why: the mistake's name, or a line.  label: a word for all."""
+def found(solved: bool, part: str = "", why: str = "", named: Sequence[str] = (), slow: bool = False) -> dict:
+    """What is known of a file. part: where it failed.  why: the mistake's name, or a line.  label: a word for all.
+    slow: the distribution of the text is right, and what is lost is speed.
+    """
     names = ", ".join(named)
-    return {"solved": solved, "part": part, "why": names or why, "label": "solved" if solved else names or part}
+    return {"solved": solved, "part": part, "why": names or one_line(why), "slow": slow,
+            "label": "solved" if solved else names or part}
 
 
 def found_in(exercise: Exercise, path: Path, seconds: float = 0, before: dict | None = None) -> dict:
     """Judge a file in this very process, and see whether it is honest. before: what the library was like."""
     before = before or honest.fingerprint()
+    digest, size = form(read(path), exercise)        # before anything in it is run
+    looks = {"form": digest, "size": size, "shipped": bool(digest) and digest == shipped_form(exercise.number)}
+    return judged(exercise, path, seconds, before) | looks
+
+
+@cache
+def shipped_form(number: int) -> str:
+    return form(ENTRIES[number].answer.encode(), ENTRIES[number])[0]
+
+
+def judged(exercise: Exercise, path: Path, seconds: float, before: dict) -> dict:
     clock = Clock(seconds)
     watch = honest.Watch(clock)
     result = check(exercise, path, clock)
@@ -73,7 +91,7 @@ def found_in(exercise: Exercise, path: Path, seconds: float = 0, before: dict | 
     if result.failure:
         part, why = result.failure
         lines = [line for line in why.splitlines() if line.startswith("not a mistake known here")] or why.splitlines()
-        return found(False, part, lines[0][:100], result.named)
+        return found(False, part, lines[0][:100], result.named, result.slow)
     return found(True)
 
 
@@ -110,7 +128,7 @@ def start(job: Job, folder: Path, seconds: float, before: dict) -> tuple[int, Ru
     """Fork. Returns the pipe's end to read from, and what is known of the process."""
     own = Path(tempfile.mkdtemp(dir=folder))
     copy, word, parent = own / job.exercise.file, secrets.token_hex(16).encode(), os.getpid()
-    shutil.copyfile(job.path, copy)
+    copy.write_bytes(job.text)
     receive, send = os.pipe()
     sys.stdout.flush()
     pid = os.fork()

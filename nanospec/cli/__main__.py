@@ -22,8 +22,8 @@ from nanospec.cli.launch import quiet
 
 MODULES = {"demo": "nanospec.cli.demo", "chat": "nanospec.cli.chat", "why": "nanospec.cli.why",
            "bench": "nanospec.cli.bench.command", "train": "train_tiny",
-           "export": "nanospec.files.export", "proof": "tests.proof.__main__",
-           "judge": "nanospec.proof.judge.__main__", "check": "lessons.check.command"}
+           "export": "nanospec.cli.export", "proof": "tests.proof.__main__",
+           "judge": "nanospec.cli.judge", "check": "lessons.check.command"}
 # What an installation lacks.
 IN_A_CLONE = {"train": "train_tiny.py", "proof": "tests/proof/__main__.py",
               "check": "lessons/check/command.py"}

@@ -14,25 +14,20 @@ both.
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import torch
 from rich.console import Console
 
 from nanospec.cli import options
-from nanospec.cli.bench.markdown import machine
+from nanospec.cli.chosen import keeping, tuned
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.method_options import Keep, chosen_drafters, options_of, read_pair
-from nanospec.cli.quantities import answer_of
+from nanospec.cli.method_options import TURNS, chosen_drafters, options_of, read_pair
+from nanospec.cli.quantities import RUN, answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
-from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, name_of, set_up
-from nanospec.fast.clock import announced, clocked, step_seconds
-from nanospec.files.checkpoint import Pair, fingerprint
-from nanospec.files.earlier import found_before
+from nanospec.fast.clock import clocked
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
@@ -43,12 +38,15 @@ from nanospec.speculate import Round, tokens_of
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context
 DEFAULTS = {"weights": "smollm2", "draft": "gpt", "drafter": None, "gamma": None, "remember": 0,
-            "temperature": 0.7, "max_new_tokens": None, **options.SAMPLING}
+            "temperature": 0.7, "max_new_tokens": None, "threads": None, "measure": False,
+            **options.SAMPLING}
 WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
          "gamma": f"{GAMMA}, of a chain 4",
          "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
 SCARCE = 0.2            # of the context: with less room left it is announced
+FEW = 2                 # turns in which a look of seconds measures what calls cost
 PLAIN = 6               # plain steps that are timed after an answer; the first warms up
+LOOPS = 0.1             # of an answer's runs: if more have stood in it before, that is said
 
 
 @command("chat")
@@ -71,32 +69,11 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--context", type=options.COUNT, metavar="N",
                         help="tokens of the whole conversation; default: what the model can read, "
                         f"at most {CONTEXT}")
-    parser.add_argument("--measure", action="store_true", help="measure again what is fastest "
-                        "here, as after a start on a machine that was busy")
     asked = parser.parse_args(argv)
     if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
         raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
     check_remember([asked.drafter] if asked.drafter else [], asked.remember)
     return asked
-
-
-def tuned(pair: Pair, dtype: str, keep: Keep) -> str:
-    """Convert both models, in place, to what is measured to be fast here, and say what it is."""
-    def seconds(model) -> float:
-        return sum(step_seconds(model, tokens, repeats=2, warm_up=1) for tokens in (1, 5))
-
-    def find() -> tuple[str, int, int]:
-        with announced("measuring which data type, threads and weight layout are fast here"):
-            found = fastest(pair.target, dtypes_of(dtype, pair.target.device), (), seconds, turns=1)
-        return name_of(found.dtype), found.threads, found.packed
-
-    name, threads, packed = keep("tuning", find)
-    tuning = Tuning(getattr(torch, name), threads, packed)
-    set_up(pair.target, tuning)
-    if pair.draft is not None:
-        set_up(pair.draft, tuning)
-    count = torch.get_num_threads()
-    return f"{pair.target.device}, {described(pair.target)}, {count} thread{'s' * (count > 1)}"
 
 
 class Chat:
@@ -119,17 +96,11 @@ class Chat:
         given: dict = {"gamma": most, "remember": asked.remember}
         # what cannot be is refused before anything is measured
         method_of(pair.target, pair.draft, drafter, asked.rule, **given)
-        about = {"target": fingerprint(pair.target), "machine": machine(),
-                 "draft": pair.draft is not None and fingerprint(pair.draft),
-                 "threads": torch.get_num_threads(), "device": asked.device, "dtype": asked.dtype}
-
-        def keep(what: str, find: Callable[[], Any], **more: Any) -> Any:
-            return found_before(about | {"what": what, **more}, find, asked.measure)
-
-        about["how"] = self.how = tuned(pair, asked.dtype, keep)
+        keep = keeping(pair, asked)
+        self.how = tuned(pair, asked, keep, rounding=True)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
         given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, keep,
-                           **self.sampling)
+                           TURNS if asked.measure else FEW, **self.sampling)
         method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)
@@ -212,8 +183,10 @@ class Chat:
         note(f"cut at {self.most:,} tokens; " * cut
              + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
              f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
-             f"{its['baseline_tokens_per_s']:.1f} here: "
-             f"{its['speedup']:.2f} times as fast")
+             f"{its['baseline_tokens_per_s']:.1f} here: {its['speedup']:.2f} times as fast "
+             f"({its['least']:.2f} to {its['most']:.2f})"
+             + (its["repeated"] > LOOPS) * (f"; the answer repeats itself: {its['repeated']:.0%} "
+                                            f"of its runs of {RUN} tokens stood in it before"))
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
                  "begins anew")

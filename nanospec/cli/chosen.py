@@ -3,14 +3,22 @@ drafter and a rule by their names, and one prompt.
 """
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from nanospec.cli import options
-from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
+from nanospec.cli.bench.markdown import machine
+from nanospec.cli.method_options import (Keep, chosen_drafters, options_of, read_pair, takes_shape,
                                          topology_of)
 from nanospec.errors import RequestError, check_request
-from nanospec.fast.autotune import COMPILED, setups_of
-from nanospec.files.checkpoint import WEIGHTS
+from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
+                                    fastest, name_of, set_up, setups_of, tuning_of)
+from nanospec.fast.clock import step_seconds
+from nanospec.fast.int8 import can_quantise
+from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
+from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, Method, check_fixed, method_of, most_drafted
 
@@ -21,8 +29,8 @@ PROMPT = '''class Point:
 
 '''
 DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "shape": None,
-            "temperature": 0.8, "max_new_tokens": None, "weights": WEIGHTS, "threads": None,
-            "compile": False, **options.SAMPLING}
+            "temperature": 0.0, "max_new_tokens": None, "weights": WEIGHTS, "threads": None,
+            "compile": False, "measure": False, **options.SAMPLING}
 WORDS = {"prompt": "the beginning of a class",
          "drafter": "chain, or suffix where there is no draft model"}
 SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma",
@@ -51,6 +59,53 @@ def check(asked: Namespace) -> None:
         raise RequestError(f"--drafter {asked.drafter} takes {SIZES[sized_by]}")
 
 
+def keeping(pair: Pair, asked: Namespace) -> Keep:
+    """Where measurements of this pair are kept for the next start, in the user's cache folder. All
+    that they depend on besides what they are `about` is in their key. With --measure they are made
+    anew.
+    """
+    key = {"target": fingerprint(pair.target), "machine": machine(), "device": asked.device,
+           "draft model": pair.draft is not None and fingerprint(pair.draft),
+           "dtype": asked.dtype, "threads": [asked.threads, torch.get_num_threads()]}
+
+    def keep(what: str, find: Callable[[], Any], **about: Any) -> Any:
+        tunings = [tuning_of(model)._asdict() for model in pair[:2] if model is not None]
+        runs = [{name: str(value) for name, value in tuning.items()} for tuning in tunings]
+        return found_before(key | {"what": what, "runs": runs, **about}, find, asked.measure)
+    return keep
+
+
+def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> str:
+    """Convert both models, in place, to what an earlier start has found to be fastest here, else
+    what a look of some seconds finds, or with --measure a careful one; and say what that is.
+
+    rounding: "auto" may mean int8, which rounds more. A look takes it wherever the processor has
+    units for it.
+    """
+    models = [model for model in pair[:2] if model is not None]
+
+    def look() -> list[Tuning]:
+        if asked.measure:
+            autotune(*pair[:2], asked.dtype, asked.threads, rounding=rounding)
+            return [tuning_of(model) for model in models]
+        int8 = rounding and asked.dtype == "auto" and can_quantise(pair.target.device)
+        dtypes = dtypes_of("int8" if int8 else asked.dtype, pair.target.device)
+        found = fastest(pair.target, dtypes, [asked.threads] if asked.threads else (),
+                        lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
+                                          for tokens in (1, 5)),
+                        glance=GLANCE, turns=1)
+        return [found] * len(models)
+
+    found = keep("tuning", lambda: [[name_of(tuning.dtype), *tuning[1:]] for tuning in look()],
+                 rounding=rounding)
+    for model, (name, threads, packed) in zip(models, found):
+        set_up(model, Tuning(getattr(torch, name), threads, packed))
+    count = torch.get_num_threads()
+    words = (f"{pair.target.device}, {count} thread{'s' * (count > 1)}; target in "
+             f"{described(models[0])}")
+    return words + "".join(f", draft in {described(model)}" for model in models[1:])
+
+
 class Chosen:
     """new, gamma: how many tokens are written, if the context leaves room, and draft tokens a
     round, where the user asks for no other numbers. What cannot be is refused before anything is
@@ -61,8 +116,8 @@ class Chosen:
 
     def __init__(self, asked: Namespace, new: int, gamma: int):
         self.asked, self.options = asked, topology_of(asked.shape)
-        self.target, self.draft, self.tokenizer = read_pair(asked.weights, asked.device,
-                                                            asked.draft)
+        pair = read_pair(asked.weights, asked.device, asked.draft)
+        self.target, self.draft, self.tokenizer = pair
         self.ids = self.tokenizer.begin + self.tokenizer.encode(asked.prompt)
         self.sampling = options.sampling_of(asked)
         new = max(1, min(new, self.target.config.context - len(self.ids)))
@@ -71,11 +126,14 @@ class Chosen:
             "stop": self.tokenizer.ends}
         self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft, gamma)
         check_request(self.target, self.ids, **self.request, rows=self.method().gamma + 1)
-        self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads,
-                                     asked.compile)
-        self.how = how.split(COMPILED)[-1]
+        keep = keeping(pair, asked)
+        if asked.compile:
+            self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads, True)
+            self.how = how.split(COMPILED)[-1]
+        else:
+            self.how, self.setups = tuned(pair, asked, keep), [Setup(*pair[:2], None)]
         self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter],
-                                  self.options, self.gamma, **self.sampling)
+                                  self.options, self.gamma, keep, **self.sampling)
 
     def method(self, target: Any = None, draft: Any = None, gamma: int = 0) -> Method:
         """For other models than those that run eagerly, or of another length, if they are given."""

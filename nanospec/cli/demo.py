@@ -1,15 +1,16 @@
 """The same prompt twice: the target alone, then speculation. Watch what is accepted, rejected,
 replaced, and how fast.
 
-    python demo.py                              # on the pair that ships
-    python demo.py --step                       # one round at a time, with every coin
-    python demo.py --drafter tree --rule traversal
-    python demo.py --compile                    # several times as fast, after a minute or two
-    python demo.py --draft prefix --save docs/demo.svg      # how the README's picture is made
-    python demo.py --html page.html             # the run and its formulas, to play with
+    nanospec demo                               # on the pair that ships
+    nanospec demo --step                        # one round at a time, with every coin
+    nanospec demo --temperature 0.8 --drafter tree --rule traversal
+    nanospec demo --compile                     # several times as fast, after a minute or two
+    nanospec demo --draft prefix --save docs/demo.svg       # how the README's picture is made
+    nanospec demo --html page.html              # the run and its formulas, to play with
+
+What is shown is timed, and then both run twice more, unseen: the numbers are medians of the three.
 """
 
-import json
 import math
 import shlex
 import sys
@@ -24,28 +25,31 @@ from rich.live import Live
 from rich.text import Text
 
 from nanospec.cli import options
-from nanospec.cli.bench.measure import busy, measure_costs, measure_setups
+from nanospec.cli.bench.measure import Turn, busy, measure_setups
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.quantities import alpha_of, cost_of_round, rows_of_call
+from nanospec.cli.quantities import cost_of_round, per_second, rows_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import (WIDE, Played, View, legend, printable, save_picture,
-                                        table)
+from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import weights_of
-from nanospec.fast.clock import ClockedDrafter, announced, clocked
+from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.fast.int8 import LARGEST
+from nanospec.files.paths import write_atomically, write_json
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import GAMMA, RULES
+from nanospec.fast.announce import printable
 from nanospec.speculate import speculate, tokens_of
-from nanospec.theory import best_gamma, expected_tokens
+from nanospec.theory import expected_tokens
 
-MOST = 10                       # draft tokens of a chain, where the formula chooses how many
-NEW = 256                       # tokens, if the context leaves room, where the user asks for none
+CHAIN = 4                       # draft tokens of a chain, where the user asks for no other number
+NEW = 128                       # tokens, if the context leaves room, where the user asks for none
+TURNS, CAREFUL = 3, 5           # how often both are timed; with --measure
 PICTURE_WIDTH = 124             # columns of --save, whatever the window's
 FRAME = 0.04                    # seconds between two views
+FEW = 16                        # tokens
 
 
 @command("demo")
@@ -54,32 +58,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     demo = Demo(asked)
     if asked.step:
         return demo.step(console)
-    row, view, method = demo.measure(), demo.show(console), demo.method().name
+    view, method = demo.show(console), demo.method().name
+
+    def shown(console: Console) -> Group:
+        return Group(view.panels(console), legend(), view.lanes(console))
+
+    if console.is_terminal:     # something to read while the rest is measured
+        console.print(shown(console))
+    row = demo.measure(view)
     after = Group(Text(), describe(row, method, demo.how), demo.difference(
         view.plain, tokens_of(it.done for it in view.rounds)))
-
-    def final(console: Console) -> Group:
-        return Group(view.panels(console), legend(), view.lanes(console), after)
-
-    typed = shlex.join(["python", "demo.py", *(sys.argv[1:] if argv is None else argv)])
+    typed = shlex.join(["nanospec", "demo", *(sys.argv[2:] if argv is None else argv)])
     try:                        # files first: a stream may be a pipe that nobody reads any longer
         if asked.save:
-            save_picture(final, PICTURE_WIDTH, typed, asked.save)
+            save_picture(lambda console: Group(shown(console), after), PICTURE_WIDTH, typed,
+                         asked.save)
         if asked.json:
-            asked.json.write_text(json.dumps(row, indent=1) + "\n")
+            write_json(asked.json, row)
         if asked.html:
             numbers = row | {"method": method, "setting": demo.how, "command": typed}
             page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
                                   numbers))
-            asked.html.write_text(page, encoding="utf-8")
+            write_atomically(asked.html, lambda file: file.write(page.encode()))
     finally:
-        console.print(final(console))
+        console.print(after if console.is_terminal else Group(shown(console), after))
 
 
 def parser() -> Parser:
     made = Parser(description=__doc__)
     options.add_options(made, DEFAULTS, WORDS | {
-        "gamma": f"of a chain the best by the formula, else {GAMMA}",
+        "gamma": f"{CHAIN} of a chain, else {GAMMA}",
         "max_new_tokens": f"{NEW}, or what the context leaves"})
     add = made.add_argument
     add("--step", action="store_true", help="one round at a time, with every coin")
@@ -107,18 +115,7 @@ class Demo(Chosen):
     """One prompt, one pair, one drafter and rule, as they were chosen. The last setup is shown."""
 
     def __init__(self, asked: Namespace):
-        chain = asked.drafter == "chain"
-        super().__init__(asked, NEW, MOST if chain else GAMMA)
-        if chain and not asked.gamma:
-            self.gamma = self.best(self.gamma)
-
-    def best(self, most: int) -> int:
-        """The best gamma by the formula, with alpha and the costs measured in a short run."""
-        with announced("measuring which gamma is best"):
-            rounds = list(self.method(gamma=min(4, most)).run(self.ids, **self.request))
-            costs = measure_costs(self.target, self.draft, range(2, most + 2), len(self.ids),
-                                  **self.sampling)
-        return best_gamma(alpha_of(rounds), costs.c, costs.v.__getitem__, most)
+        super().__init__(asked, NEW, CHAIN if asked.drafter == "chain" else GAMMA)
 
     def decode(self, ids: list[int]) -> str:
         return printable(self.tokenizer.decode(ids))
@@ -135,17 +132,21 @@ class Demo(Chosen):
                 except EOFError:
                     return
 
-    def measure(self) -> dict:
-        """The numbers of both. The first run, unseen, reads weights into the processor's caches."""
-        with announced("measuring both, three times"):
-            list(self.method().run(self.ids, **self.request))
-            row, = measure_setups(self.setups, self.tokenizer, [self.ids],
-                                  lambda *pair: [self.method(*pair)], **self.request)
+    def measure(self, view: View) -> dict:
+        """The numbers of both: what was watched is the first of the turns."""
+        seen = Turn(per_second(len(view.plain), view.plain_seconds),
+                    [[[it.done for it in view.rounds]]],
+                    [[[it.drafting + it.rest for it in view.rounds]]])
+        row, = measure_setups(self.setups, self.tokenizer, [self.ids],
+                              lambda *pair: [self.method(*pair)],
+                              repeats=CAREFUL if self.asked.measure else TURNS,
+                              seen=None if len(self.setups) > 1 else seen,
+                              what="measuring both again", **self.request)
         return row
 
     def show(self, console: Console) -> View:
-        """Both runs once more, live where there is a terminal, and every coin if there will be a
-        page.
+        """Both runs, live where there is a terminal, and every coin if there will be a page. A few
+        rounds before them, unseen, read the weights into the processor's caches.
         """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if console.width >= WIDE else console.height // 2 - 4)
@@ -155,6 +156,8 @@ class Demo(Chosen):
             drafter = ClockedDrafter(drafter)
         dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
         request = self.request | {"compiler": compiler}
+        few = min(FEW, request["max_new_tokens"])
+        list(self.method(target, draft).run(self.ids, **request | {"max_new_tokens": few}))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn

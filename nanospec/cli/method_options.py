@@ -7,8 +7,9 @@ from typing import Any
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
+from nanospec.files.earlier import digest_of
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT
 from nanospec.methods.trees.drawn import TreeDrafter
@@ -20,6 +21,7 @@ from nanospec.speculate import speculate
 
 CHILDREN = 4                    # of a row, at most, in the trees that are compared
 SIZES = range(2, 13)            # rows of these trees
+TURNS = 10                      # in which calls' costs are measured
 Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
@@ -54,30 +56,32 @@ def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
 
 
 def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
-               given: dict, most: int = GAMMA, keep: Keep | None = None, **sampling) -> dict:
+               given: dict, most: int = GAMMA, keep: Keep | None = None, turns: int = TURNS,
+               **sampling) -> dict:
     """The options of `method_of` besides gamma: those given, and for drafters of these names what
     is missing.
 
     The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a
-    drafter asks for them, of calls on up to `most` draft tokens. keep: where earlier measurements
-    may be used.
+    drafter asks for them, of calls on up to `most` draft tokens, in so many turns. keep: where
+    earlier measurements may be used.
     """
     keep = keep or (lambda what, find, **about: find())
 
+    longest = max(map(len, prompts))
+
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
-        with announced("measuring what calls cost"):
-            found = measure_costs(target, draft, range(1, most + 2), max(map(len, prompts)),
-                                  **sampling)
+        found = measure_costs(target, draft, range(1, most + 2), longest, turns, **sampling)
         return found.c, [*found.v.items()]
 
     @cache
     def costs() -> tuple[float, dict[int, float]]:
-        c, v = keep("costs", find_costs, most=most, **sampling)
+        c, v = keep("costs", find_costs, most=most, context=longest, **sampling)
         return c, dict(v)
 
     if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
         find_tree = partial(best_topology, target, draft, prompts, **sampling)
-        given = given | {"topology": keep("tree", find_tree, **sampling)}
+        given = given | {"topology": keep("tree", find_tree, prompts=digest_of("", prompts),
+                                          **sampling)}
     return given | {"costs": costs}
 
 

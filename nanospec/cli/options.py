@@ -17,6 +17,7 @@ import torch
 
 from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
 from nanospec.files.checkpoint import WEIGHTS
+from nanospec.files.paths import read_file
 from nanospec.files.ready import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 from nanospec.methods.draft_models import LEARNED
@@ -49,7 +50,7 @@ def tree(text: str) -> int | list[int] | dict[str, int]:
     """How many children, a topology, or how a tree is grown."""
     if text.strip().isdigit():
         return GAMMA(text)
-    found = json.loads(Path(text).read_text() if text.endswith(".json") else text)
+    found = json.loads(read_file(text) if text.endswith(".json") else text)
     if isinstance(found, dict):
         return grown_by(found)
     return published(found if isinstance(found, list) else [])
@@ -112,6 +113,8 @@ OPTIONS: dict[str, dict] = {
                   "int8, which rounds more)"),
     "threads": dict(type=whole_number(1, 1024), metavar="N",
                     help="default: as many as are fastest"),
+    "measure": dict(action="store_true", help="measure with care, and anew, what is fastest here; "
+                    "otherwise a look of some seconds decides, or what an earlier start has kept"),
     "compile": dict(action="store_true", help="through torch.compile, too, where a drafter's "
                     "drafts have one shape: minutes, the first time"),
 }

@@ -19,6 +19,7 @@ from nanospec.speculate import Round, tokens_of
 from nanospec.theory import acceptance, speedup
 
 BUSY = 1.5      # times: if plain decoding differs so much between repeats, others use the machine
+RUN = 8         # tokens: where so many have stood in a text before, it repeats itself
 
 
 def per_second(count: float, seconds: Iterable[float]) -> float:
@@ -38,7 +39,7 @@ def cost_of_round(row: Mapping) -> float:
 
 def quantile(values: Sequence[float], part: float) -> float:
     """Between two values on a line. Example: of 1, 2 and 4 the .75 is 3."""
-    return torch.tensor(values, dtype=torch.float64).quantile(part).item()
+    return torch.tensor(values, dtype=torch.float64, device="cpu").quantile(part).item()
 
 
 # Of rounds
@@ -139,24 +140,35 @@ def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[
 def answer_of(rounds: Sequence[Round], took: Sequence[float],
               plain: Sequence[float]) -> dict[str, float]:
     """took, plain: seconds of rounds, and of plain steps after them. First ones, which read the
-    prompt or warm up, do not count where there are more.
+    prompt or warm up, do not count where there are more. The speed-up is over the median step;
+    least and most: over the quickest and the slowest.
     """
+    tokens, steps = tokens_of(rounds), plain[1:] or plain
     pace = per_second(len(tokens_of(rounds[1:] or rounds)), took[1:] or took)
-    alone = 1 / median(plain[1:] or plain)
-    return {"tokens_per_target_call": len(tokens_of(rounds)) / len(rounds),
-            "tokens_per_s": pace, "baseline_tokens_per_s": alone, "speedup": pace / alone}
+    return {"tokens_per_target_call": len(tokens) / len(rounds), "tokens_per_s": pace,
+            "baseline_tokens_per_s": 1 / median(steps), "speedup": pace * median(steps),
+            "least": pace * min(steps), "most": pace * max(steps), "repeated": repeated(tokens)}
+
+
+def repeated(tokens: Sequence[int]) -> float:
+    """The share of a text's runs of RUN tokens that have stood in it before. Such text is easily
+    drafted. Example: of 16 tokens that are all the same 8 of 9.
+    """
+    runs = [tuple(tokens[i:i + RUN]) for i in range(len(tokens) - RUN + 1)]
+    return 1 - len(set(runs)) / len(runs) if runs else 0.0
 
 
 def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[float],
-             counts: Sequence[int]) -> dict[str, float]:
-    """Seconds until a request's first token, and for each token after it. first, last: when a
-    request's first and last token were written. counts: how many tokens it wrote.
+             counts: Sequence[int]) -> dict[str, float | None]:
+    """Seconds until a request's first token, and for each token after it; None where no request has
+    any. first, last: when a request's first and last token were written. counts: how many tokens it
+    wrote.
     """
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
-    each = [(end - then) / max(1, count - 1)
-            for then, end, count in zip(first, last, counts, strict=True)]
-    return {"first_p50": quantile(to_first, 0.5), "first_p99": quantile(to_first, 0.99),
-            "each_p50": quantile(each, 0.5), "each_p99": quantile(each, 0.99)}
+    each = [(end - then) / (count - 1)
+            for then, end, count in zip(first, last, counts, strict=True) if count > 1]
+    return {f"{name}_p{part}": quantile(its, part / 100) if its else None
+            for name, its in (("first", to_first), ("each", each)) for part in (50, 99)}
 
 
 def gain_of(found: Iterable[Mapping], rows: int, method: str) -> float:

@@ -25,7 +25,6 @@ from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import rows_of_call
 from nanospec.cli.show.terminal import note, show_table
-from nanospec.fast.clock import announced
 from nanospec.methods.trees.tree_draft import ancestors_of
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round
@@ -106,22 +105,22 @@ def run(chosen: Chosen) -> tuple[dict, Parts]:
     request = chosen.request | {"stop": (), "compiler": compiler}
     note(f"{chosen.how}; {method.name}, temperature {request['temperature']:g}, {TEXTS} texts of "
          f"{request['max_new_tokens']} tokens, three times")
-    with announced("measuring plain decoding, rounds and their parts, in turns"):
-        list(method.run(ids, **request))                    # the first is slower
-        (row, rounds), = measure(target, draft, [ids] * TEXTS, [method], **request)
-        v_of = {}
-        if method.drafter == "chain":
-            lengths = sorted({*range(1, 1 + longest_chain(draft, TRIED)), method.gamma})
-            v = measure_costs(target, None, [length + 1 for length in lengths], len(ids),
-                              compiler=compiler, **chosen.sampling).v
-            v_of = {length: v[length + 1] for length in lengths}
+    list(method.run(ids, **request))                        # the first is slower
+    (row, rounds), = measure(target, draft, [ids] * TEXTS, [method], **request)
+    v_of = {}
+    if method.drafter == "chain":
+        lengths = sorted({*range(1, 1 + longest_chain(draft, TRIED)), method.gamma})
+        v = measure_costs(target, None, [length + 1 for length in lengths], len(ids),
+                          compiler=compiler, **chosen.sampling).v
+        v_of = {length: v[length + 1] for length in lengths}
     return row, parts_of(row, rounds, v_of)
 
 
 def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> Parts:
     """Of a row of `measure`. v_of: of a chain, as in Parts."""
     calls = row["steps"] * row["c"] + row["v"]
-    paths = [ancestors_of(torch.tensor([done.parents])).sum(-1).max().item() for done in rounds]
+    paths = [ancestors_of(torch.tensor([done.parents], device="cpu")).sum(-1).max().item()
+             for done in rounds]
     return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
                  (row["overhead"] - 1) * calls, rows_of_call(row), row["gamma"] if v_of else 0,
                  v_of)

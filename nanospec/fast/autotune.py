@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.fast.clock import DRAFTED, announced, draft_seconds, round_seconds, step_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import DRAFTED, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
@@ -70,7 +71,7 @@ def set_up(model: GPT | Learned, tuning: Tuning) -> GPT | Learned:
 def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: Sequence[int] = (),
             seconds: Callable[[Any], float] = partial(step_seconds, repeats=12),
             packed: bool = True, glance: Callable[[Any], float] | None = None,
-            turns: int = 2) -> Tuning:
+            turns: int = 2, what: str = "measuring what is fastest here") -> Tuning:
     """The tuning in which `seconds(model)`, by default a plain step, is least. The model stays as
     it is.
 
@@ -81,6 +82,7 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
     difference.
     packed: whether to try oneDNN's layout, too. glance: looks at each first, so that no time goes
     into a hopeless one: on a busy machine two threads can take twenty times as long as one.
+    what: what is said of it while it goes on.
     """
     before = torch.get_num_threads()
     candidates = []
@@ -91,14 +93,22 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
-        seen = [glance(set_up(copy, tuning)) for tuning, copy in candidates]
+        seen = []
+        with announced(what, at_once=False, steps=len(candidates)) as step:
+            for tuning, copy in candidates:
+                seen.append(glance(set_up(copy, tuning)))
+                step()
         candidates = [candidate for candidate, took in zip(candidates, seen)
                       if took <= HOPELESS * min(seen)]
     parts: dict[Tuning, list[float]] = {tuning: [] for tuning, _ in candidates}
-    for _ in range(turns):
-        took = {tuning: seconds(set_up(copy, tuning)) for tuning, copy in candidates}
-        for tuning in took:
-            parts[tuning].append(took[tuning] / sum(took.values()))
+    with announced(what, steps=turns * len(candidates)) as step:
+        for _ in range(turns):
+            took = {}
+            for tuning, copy in candidates:
+                took[tuning] = seconds(set_up(copy, tuning))
+                step()
+            for tuning in took:
+                parts[tuning].append(took[tuning] / sum(took.values()))
     torch.set_num_threads(before)
     return min(parts, key=lambda tuning: median(parts[tuning]))
 
@@ -118,14 +128,15 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
 
 
 def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
-             threads: int | None = None, compiler: Callable | None = None, rows: int = 1) -> str:
+             threads: int | None = None, compiler: Callable | None = None, rows: int = 1,
+             rounding: bool = False) -> str:
     """Convert both, in place, each to its fastest tuning here, and say what that is; threads are
     the target's.
 
     The target's tuning is the one in which a plain step and a round together take least: in some a
     step on one token is quick and one on five is slow.
     rows: texts at once. What is fastest for one need not be for many, which take more arithmetic.
-    dtype, threads: "auto" and None, or the only ones to try.
+    dtype, threads: "auto" and None, or the only ones to try. rounding: whether "auto" has int8.
     compiler: of a pair that will run compiled. Its steps are measured so, and it is not packed: a
     compiler has layouts of its own.
     """
@@ -136,26 +147,27 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
         return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
 
     counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
-    with announced("measuring which data type, threads and weight layout are fastest here"):
-        convert(target, dtypes_of(dtype, target.device), counts, seconds, compiler)
+    convert(target, dtypes_of(dtype, target.device, rounding), counts, seconds, compiler,
+            "measuring which data type, threads and weight layout are fastest here")
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
     if draft is None:
         return words
-    autotune_draft(target, draft, dtype, compiler, rows)
+    autotune_draft(target, draft, dtype, compiler, rows, rounding)
     return f"{words}, draft in {described(draft)}"
 
 
 def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
-                   compiler: Callable | None = None, rows: int = 1) -> None:
+                   compiler: Callable | None = None, rows: int = 1,
+                   rounding: bool = False) -> None:
     """Convert the draft model alone, in place, to what is fastest beside this target, which is
     tuned.
 
     It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
     processor's caches. So a data type of half the size wins although a step in it, alone, takes
     longer. Of many rows a step takes long enough to be measured alone.
-    dtype: int8 is for the target's sake. The draft model may then have any, since no text depends
-    on it.
+    dtype, rounding: int8 is for the target's sake. The draft model may then have any, since no text
+    depends on it.
     """
     def seconds(copy: Any) -> float:
         if compiler:
@@ -163,18 +175,18 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
         return (round_seconds(target, copy) if rows == 1
                 else draft_seconds(copy, rows=rows, repeats=3, warm_up=1))
 
-    dtypes = dtypes_of(dtype, target.device)
     if dtype == "int8":
-        dtypes = [*dtypes_of("auto", target.device), torch.int8]
-    with announced("the same for the draft model"):
-        convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler)
+        dtype, rounding = "auto", True
+    dtypes = dtypes_of(dtype, target.device, rounding)
+    convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler,
+            "the same for the draft model")
 
 
 def convert(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequence[int],
-            seconds: Callable[[Any], float], compiler: Callable | None) -> None:
+            seconds: Callable[[Any], float], compiler: Callable | None, what: str) -> None:
     """To its fastest tuning. Compiling takes so long that there are two turns and no glance."""
     how: dict = {"packed": False} if compiler else {"glance": GLANCE, "turns": TURNS}
-    set_up(model, fastest(model, dtypes, threads, seconds, **how))
+    set_up(model, fastest(model, dtypes, threads, seconds, what=what, **how))
 
 
 def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
@@ -191,10 +203,13 @@ def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
                                  for setup in setups)
 
 
-def dtypes_of(name: str, device: torch.device) -> Sequence[torch.dtype]:
-    """Of "auto" those that can be had there, else the one of this name, or RequestError."""
+def dtypes_of(name: str, device: torch.device, rounding: bool = False) -> Sequence[torch.dtype]:
+    """Of "auto" those that can be had there, else the one of this name, or RequestError. rounding:
+    whether int8, which rounds more, is among the former.
+    """
+    every = (*DTYPES, torch.int8) if rounding else DTYPES
     lacking = [dtype for dtype, (_, can) in COPIES.items() if not can(device)]
-    found = ([dtype for dtype in DTYPES if dtype not in lacking] if name == "auto"
+    found = ([dtype for dtype in every if dtype not in lacking] if name == "auto"
              else [getattr(torch, name)])
     if found[0] in lacking:
         raise RequestError(f"--dtype {name} is for x86 processors"

@@ -4,13 +4,10 @@ All medians are taken after a warm-up. A step is what decoding repeats: the mode
 distribution, and the pick.
 """
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from statistics import median
-from threading import Event, Thread
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -29,43 +26,7 @@ from nanospec.speculate import ModelDrafter, speculate
 from nanospec.text import Text
 
 PROMPT, DRAFTED, ROUNDS = 48, 4, 7      # tokens; draft tokens of a round that is timed; rounds
-STILL = 2.5                             # seconds between two signs of life
-_going_on: list[Event] = []             # what is announced now, the innermost last
 T = TypeVar("T")
-
-
-@contextmanager
-def announced(what: str, at_once: bool = True) -> Iterator[None]:
-    """Say on stderr what takes a while, before it begins, and every STILL seconds that it goes on.
-    A terminal takes the line back at the end. Not at_once: it is said only if it takes that long.
-
-    A thread says so, but of nested ones that of the innermost alone. It needs 50 microseconds each
-    time, which moves no median.
-    """
-    terminal, began, ended = sys.stderr.isatty(), perf_counter(), Event()
-    clear = "\r\033[K" if terminal else ""
-
-    def say(more: str = "") -> None:
-        end = "" if terminal else "\n"
-        print(f"{clear}{what} ...{more}", end=end, file=sys.stderr, flush=True)
-
-    def go_on() -> None:
-        while not ended.wait(STILL):
-            if _going_on[-1] is ended:
-                say(f" {perf_counter() - began:.0f} s")
-
-    if at_once:
-        say()
-    _going_on.append(ended)
-    thread = Thread(target=go_on, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-        _going_on.remove(ended)
-        print(clear, end="", file=sys.stderr, flush=True)
 
 
 def wait_for(device: torch.device) -> None:

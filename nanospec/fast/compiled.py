@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from nanospec.dice import Dice
 from nanospec.errors import one_line
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.text import Text
 
 KINDS = 256             # compiled functions kept of one source; torch itself would give up after 8

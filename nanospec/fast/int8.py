@@ -51,7 +51,7 @@ class Int8Linear(Copied):
             warnings.simplefilter("ignore")
             quantised = torch._make_per_channel_quantized_tensor(
                 (weight / scale[:, None]).round().to(torch.int8), scale.double(),
-                torch.zeros(len(scale), dtype=torch.long), 0)
+                torch.zeros_like(scale, dtype=torch.long), 0)
         return torch.ops.quantized.linear_prepack(quantised, None)
 
     @staticmethod
@@ -77,7 +77,7 @@ def turned(x: Tensor) -> Tensor:
 def hadamard(size: int) -> Tensor:
     """(size, size), orthogonal, every entry +- size^-1/2 (Sylvester's). size: a power of two."""
     if size == 1:
-        return torch.ones(1, 1)
+        return torch.ones(1, 1, device="cpu")
     half = hadamard(size // 2) / 2 ** 0.5
     return torch.cat([torch.cat([half, half], 1), torch.cat([half, -half], 1)])
 
@@ -87,10 +87,10 @@ def can_quantise(device: torch.device) -> bool:
     """Whether such products are there, and exact: without VNNI 16 bits overflow."""
     if not has_fbgemm(device):
         return False
-    ones = Int8Linear(torch.nn.Linear(2, 1, bias=False)).requires_grad_(False)
-    ones.weight.copy_(torch.tensor([[1.0, 0.0]]))       # turned, two equal weights
+    ones = Int8Linear(torch.nn.Linear(2, 1, bias=False, device="cpu")).requires_grad_(False)
+    ones.weight.copy_(torch.tensor([[1.0, 0.0]], device="cpu"))       # turned, two equal weights
     ones.make_copy()
-    return torch.allclose(ones(ones.weight), torch.ones(1, 1))
+    return torch.allclose(ones(ones.weight), hadamard(1))
 
 
 def quantise(model: Model) -> Model:

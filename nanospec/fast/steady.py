@@ -92,11 +92,12 @@ def are_steady(ends: Sequence[int], heads: int, head_size: int) -> bool:
     """
     allowed = [blocks * BLOCK + end for blocks in range(2) for end in ends]
     numbers = 3 * heads * allowed[-1] * head_size
-    waves = torch.arange(numbers).mul(0.7).sin()
+    waves = torch.arange(numbers, device="cpu").mul(0.7).sin()
     q, k, v = waves.view(3, 1, heads, allowed[-1], head_size).unbind()
 
     def answers(queries: int, seen: int, slots: int) -> Tensor:
-        hidden = torch.where(torch.arange(slots) < seen, 0.0, float("-inf"))[None, None, None]
+        hidden = torch.where(torch.arange(slots, device="cpu") < seen, 0.0,
+                             float("-inf"))[None, None, None]
         found = F.scaled_dot_product_attention(q[:, :, :queries], k[:, :, :slots], v[:, :, :slots],
                                                attn_mask=hidden.expand(1, 1, queries, slots))
         return found[:, :, :FEW]

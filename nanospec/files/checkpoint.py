@@ -10,12 +10,13 @@ from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZipFile
+from zipfile import ZIP_STORED, ZipFile
 
 import torch
+from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
-from nanospec.files.paths import fetched, write_atomically
+from nanospec.files.paths import check_claimed, fetched, write_atomically
 from nanospec.files.ready import available, check_weights, ready
 from nanospec.files.sources import Source, Target, model_at, source_of
 from nanospec.files.tokenizer import Tokenizer
@@ -95,22 +96,42 @@ def save_atomically(what: dict, path: Path) -> None:
 
 def load_saved(path: Path) -> dict:
     """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything
-    else, or if a byte of what it holds has changed.
+    else, if a byte of what it holds has changed, or if it says that it is more than it is.
     """
     file = BytesIO(fetched(path).read_bytes())
+    size = file.getbuffer().nbytes
     try:
         with ZipFile(file) as parts:  # torch writes a checksum of every part, and does not read it
+            entries = parts.infolist()
+            if any(entry.compress_type != ZIP_STORED for entry in entries):
+                raise ValueError("its parts are compressed, as torch writes none")
+            check_claimed(sum(entry.file_size for entry in entries), size)
             damaged = parts.testzip()
         if damaged:
             raise ValueError(f"the checksum of {damaged} is wrong")
         file.seek(0)
         saved = torch.load(file, map_location="cpu", weights_only=True)
+        check_claimed(sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(saved)),
+                      size)
     except Exception as error:          # there is no list of what torch makes of a stranger's bytes
         raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
     if not isinstance(saved, dict):
         raise PairError(f"{path} is no checkpoint of ours: it holds a {type(saved).__name__}, not "
                         "a dict")
     return saved
+
+
+def tensors_in(saved: Any) -> list[Tensor]:
+    """All tensors of a checkpoint, wherever they stand in it."""
+    found, seen, open_ = list[Tensor](), set[int](), [saved]
+    while open_:
+        thing = open_.pop()
+        if isinstance(thing, Tensor):
+            found.append(thing)
+        elif id(thing) not in seen and isinstance(thing, dict | list | tuple):
+            seen.add(id(thing))                         # things may contain one another
+            open_ += thing.values() if isinstance(thing, dict) else thing
+    return found
 
 
 def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
@@ -156,7 +177,8 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
             if type(number) is int and number > largest:
                 raise PairError(f"{path} is no draft model of ours: its weights are not those of "
                                 f"{size} = {number}")
-        model = LEARNED[name](**sizes).attach(target)
+        with torch.device("cpu"):
+            model = LEARNED[name](**sizes).attach(target)
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
@@ -245,8 +267,9 @@ def tables_between(draft: FolderTokenizer, target: FolderTokenizer, vocab_size: 
     same = draft.vocab.items() & target.vocab.items()
     if len(same) < min(len(draft.vocab), len(target.vocab)):
         return tables_of(draft, target, vocab_size)
-    ids = torch.tensor(sorted(i for _, i in same))
-    return Tables(ids, ids, torch.full((vocab_size,), draft.end_of_text).index_copy(0, ids, ids))
+    ids = torch.tensor(sorted(i for _, i in same), device="cpu")
+    read_as = torch.full((vocab_size,), draft.end_of_text, device="cpu")
+    return Tables(ids, ids, read_as.index_copy(0, ids, ids))
 
 
 def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:

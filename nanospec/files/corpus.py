@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from nanospec.errors import TextError
-from nanospec.files.paths import path_of
+from nanospec.errors import PairError, TextError
+from nanospec.files.paths import fetched, path_of
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 SKIPPED_FOLDERS = {"test", "tests", "idle_test", "encodings", "site-packages", "dist-packages",
@@ -55,8 +55,15 @@ def to_ids(texts: list[str], tokenizer: AnyTokenizer) -> torch.Tensor:
     """All texts as one row of ids (N,), end of text before each and after the last."""
     ids = [tokenizer.end_of_text]
     for text in texts:
-        ids += tokenizer.encode(text) + [tokenizer.end_of_text]
-    return torch.tensor(ids)
+        ids += opening(tokenizer) + tokenizer.encode(text) + [tokenizer.end_of_text]
+    return torch.tensor(ids, device="cpu")
+
+
+def opening(tokenizer: AnyTokenizer) -> list[int]:
+    """What a model wants to read before everything, also before a piece of a text. An end of text
+    is no such token, for a piece does not follow one.
+    """
+    return [] if tokenizer.begin == [tokenizer.end_of_text] else tokenizer.begin
 
 
 def _below(root: Path) -> Iterator[Path]:
@@ -92,8 +99,9 @@ def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
         raise TextError(f"{path} is a pipe or a device, not a file")
     try:
-        text = path.read_text(encoding="utf-8-sig")     # without the mark that some editors write
-    except (OSError, UnicodeDecodeError):
+        # Without the mark that some editors write.
+        text = fetched(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, PairError):
         text = "\0"
     if "\0" in text:
         raise TextError(f"{path} is missing or is not UTF-8 text")

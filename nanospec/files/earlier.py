@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from nanospec.files.paths import write_json
+from nanospec.files.paths import read_file, write_json
 
 
 def cache_folder() -> Path:
@@ -35,7 +35,7 @@ def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool =
     with suppress(RuntimeError):
         path = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.json"
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        kept = json.loads(path.read_bytes()) if path and not anew else {}
+        kept = json.loads(read_file(path)) if path and not anew else {}
         if kept["digest"] == digest_of(key, kept["found"]):
             return kept["found"]
     found = json.loads(json.dumps(find()))              # the same the first time as later

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, one_line
 from nanospec.files.chat_template import ChatTemplate
+from nanospec.files.control_tokens import ENDING, SURELY
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
-from nanospec.files.paths import fetched
+from nanospec.files.paths import check_claimed, fetched
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
@@ -37,11 +38,6 @@ PATTERNS: dict[str, str | None] = {"gpt-2": None, "smollm": None, "qwen2": QWEN,
                                    "llama-bpe": QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")}
 SINGLE_DIGITS = {"smollm"}              # those that first cut out every digit
 ENDS = ("eos", "eot", "eom")  # end of text, of a turn, of a message: each ends what a model writes
-# Many files name one of them only. llama.cpp knows the others by their texts (llama-vocab.cpp).
-ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>",
-          "<end_of_turn>", "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>",
-          "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
-          "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 # Keys below the architecture's name, and what they may say; None: anything, for it is read, or
 # changes nothing here. Any other key asks for something that this GPT does not have, unless it says
 # 0: a window, a cap, a scale, experts.
@@ -57,6 +53,7 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
+MOST_PARTS = 10 ** 7        # lengths and contents that are read before the weights
 LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -134,15 +131,21 @@ class GGUFFile:
 
 
 def gguf_reader(path: Path) -> Any:
-    """The package's reader, quicker: it cuts the file a hundred thousand times."""
+    """The package's reader, quicker, and never beyond the file's end, whatever counts it names."""
     class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
         data: Any
 
-        def _get(self, *of, **more):
+        def _get(self, offset, dtype, count=1, *of, **more):
             self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
-            return super()._get(*of, **more)
+            self.parts = getattr(self, "parts", 0) + 1
+            if self.parts > MOST_PARTS:
+                raise ValueError(f"it has more than {MOST_PARTS:,} parts")
+            check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
+            return super()._get(offset, dtype, count, *of, **more)
 
-    return Quick(path)
+    reader = Quick(path)
+    check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
+    return reader
 
 
 def config_of(file: GGUFFile) -> Config:
@@ -151,6 +154,9 @@ def config_of(file: GGUFFile) -> Config:
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
     llama3 = scaling_of(file, size or channels // heads)
+    if not 0 < file.value("{}.block_count") <= len(file.reader.tensors):
+        raise PairError(f"{file.path} does not have the weights of "
+                        f"{file.value('{}.block_count')} layers")
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
                   file.value("{}.block_count"), channels, heads,
@@ -263,7 +269,10 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
         [*first, tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False,
                                                      use_regex=pattern is None)])
     made.decoder = tokenizers.decoders.ByteLevel()
-    made.add_special_tokens([piece for piece, kind in zip(pieces, kinds) if kind == CONTROL])
+    # Some files have the wrong type for a token that no one writes by accident.
+    control = [piece for piece, kind in zip(pieces, kinds)
+               if kind == CONTROL or piece in ENDING and SURELY.fullmatch(piece)]
+    made.add_special_tokens(control)
     made.add_tokens([piece for piece, kind in zip(pieces, kinds) if kind == ADDED])
     special = {name: file.value(f"tokenizer.ggml.{name}_token_id") for name in (*NAMED, *ENDS)
                if file.value(f"tokenizer.ggml.{name}_token_id", None) is not None}
@@ -279,11 +288,11 @@ def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
         made.post_processor = tokenizers.processors.TemplateProcessing(
             single=[begin, "$A"], special_tokens=[(begin, special["bos"])])
     ends = [special[name] for name in ENDS if name in special]
-    ends += [i for i, (piece, kind) in enumerate(zip(pieces, kinds)) if kind == CONTROL
-             and piece in ENDING]
+    ends += [ids[piece] for piece in control if piece in ENDING]
     if not ends:
         raise PairError(f"{file.path} does not say which token ends a text: no "
                         "tokenizer.ggml.eos_token_id")
     named = {called: pieces[special[name]] for name, called in NAMED.items() if name in special}
     template = file.value("tokenizer.chat_template", None)
-    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None)
+    begins = [named["bos_token"]] if "bos_token" in named else []
+    return FolderTokenizer(made, ends, ChatTemplate(template, named) if template else None, begins)

@@ -9,6 +9,7 @@ JSON and numbers are read; nothing in a folder is executed.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from nanospec.errors import PairError, one_line
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, read_json, write_atomically, write_json
+from nanospec.files.paths import fetched, read_file, read_json, write_atomically, write_json
 from nanospec.files.ready import available, ready
 from nanospec.model import GPT, Config
 
@@ -33,7 +34,7 @@ DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 ONLY: dict[str, list] = {
     "model_type": [*KINDS], "hidden_act": ["silu", "swish"],
     "rope_type": ["default", "llama3"], "type": ["default", "llama3"], "partial_rotary_factor": [1],
-    "is_causal": [True], "sliding_window": [], "quantization_config": [],
+    "is_causal": [True], "sliding_window": [], "quantization_config": [], "quantization": [],
     "attn_logit_softcapping": [], "final_logit_softcapping": [],
     **dict.fromkeys(["attention_bias", "mlp_bias", "use_sliding_window",
                      "use_bidirectional_attention"], [False]),
@@ -50,7 +51,7 @@ INDEX = "model.safetensors.index.json"      # which tensor is in which file, whe
 def read_config(path: Path) -> Config:
     """config.json -> Config. FileNotFoundError; PairError where it asks for what is not here."""
     try:
-        sizes = json.loads(fetched(path).read_bytes())
+        sizes = json.loads(read_file(path))
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
         asked = unknown(tables)
         if asked:
@@ -183,6 +184,10 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
     safetensors = extra("safetensors")
     try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError as error:
+        raise PairError(f"{path}: safetensors opens no file whose path is not UTF-8") from error
+    try:
         found = extra("safetensors.torch").load_file(fetched(path))
     except safetensors.SafetensorError as error:
         raise PairError(f"{path} is cut short, or is no safetensors file: "
@@ -190,7 +195,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     for name, tensor in found.items():
         if tensor.dtype not in DTYPES:
             raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
-                            f"{tensor.dtype}")
+                            f"{tensor.dtype}; quantised weights are not read")
     return found
 
 

@@ -4,32 +4,66 @@ flushed, and renamed into it.
 
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, BinaryIO
 
 from nanospec.errors import PairError, RequestError, one_line
 
+MOST = 2 ** 28          # bytes of a file that is no weights; the largest tokenizers have an eighth
 # Begins what a clone without Git LFS has in a file's place.
 POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 def path_of(path: Any) -> Path:
     """The path, which may be given as a text; or a RequestError."""
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
         raise RequestError(f"this must be a path, got {one_line(repr(path))}")
     return Path(path)
 
 
-def fetched(path: Any) -> Path:
-    """The path of a file. OSError if it is not there; PairError for a pointer of Git LFS."""
-    path = path_of(path)
+def fetched(path: Any, most: int | None = None) -> Path:
+    """The path of a file that can be read, of at most so many bytes; None: those of this machine's
+    memory. Whatever comes from a stranger is asked for here before it is opened.
+
+    OSError if it is not there. PairError for what is no plain file, which may never end or never
+    begin, for one that is too large, and for a pointer of Git LFS.
+    """
+    path, most = path_of(path), most or memory()
+    found = path.stat()
+    if not S_ISREG(found.st_mode):
+        raise PairError(f"{path} is no plain file")
+    if found.st_size > most:
+        raise PairError(f"{path} has {found.st_size:,} bytes, and at most {most:,} are read here")
     with open(path, "rb") as file:
         if file.read(len(POINTER)) == POINTER:
             raise PairError(f"{path} is not the file itself but a pointer of Git LFS: git lfs pull "
                             "fetches the file")
     return path
+
+
+def read_file(path: Any) -> bytes:
+    """What a file holds that is no weights. As `fetched`."""
+    return fetched(path, MOST).read_bytes()
+
+
+def check_claimed(claimed: int, size: int) -> None:
+    """ValueError for a file of `size` bytes that says that it holds more, as by naming a byte
+    twice.
+    """
+    if claimed > size:
+        raise ValueError(f"it says that it holds {claimed:,} bytes, and it has {size:,}")
+
+
+def memory() -> int:
+    """Bytes of this machine's memory, or a number that no file has, where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2 ** 63
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -39,7 +73,13 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
     OSError when it cannot be written. One writer at a time.
     """
-    beside = path_of(path).with_suffix(".partial")
+    path = path_of(path)
+    if path.exists() and not path.is_file() and not path.is_dir():      # as /dev/stdout
+        with open(path, "wb") as file:
+            write(file)
+        return
+    path = path.resolve()                               # a link stays one
+    beside = path.with_suffix(".partial")
     try:
         with open(beside, "wb") as file:
             write(file)
@@ -55,9 +95,22 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
                       f"{one_line(error)}") from error
 
 
+@contextmanager
+def written_aside(folder: Path) -> Iterator[Path]:
+    """A folder beside this one, which becomes it when all is written; else nothing is left."""
+    beside = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(beside, ignore_errors=True)           # of a run that was killed
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        os.replace(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
 def read_json(path: Path) -> dict:
     """What a file of JSON says, {} if it is not there. PairError if that is no table."""
-    data = fetched(path).read_bytes() if path.exists() else b"{}"
+    data = read_file(path) if path.exists() else b"{}"
     try:
         table = json.loads(data)
         if not isinstance(table, dict):

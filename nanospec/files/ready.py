@@ -43,7 +43,7 @@ def ready(config: Config, state: dict[str, Tensor], device: torch.device,
     if config.tied:
         if "head.weight" in state:
             raise ValueError("it is tied, and has a head.weight all the same")
-        state = state | {"head.weight": state.get("embedding.weight", torch.empty(0))}
+        state = state | {"head.weight": state.get("embedding.weight", torch.empty(0, device="cpu"))}
     model.load_state_dict(state, assign=True)
     if config.tied:
         model.head.weight = model.embedding.weight

@@ -18,6 +18,7 @@ from pathlib import Path
 from nanospec.errors import RequestError, one_line
 from nanospec.files.extra import extra
 from nanospec.files.gguf import GGUFFile
+from nanospec.files.heads import check_no_head
 from nanospec.files.huggingface import load_folder, read_config
 from nanospec.files.paths import path_of
 from nanospec.files.tokenizer_json import FolderTokenizer
@@ -91,6 +92,7 @@ def model_at(path: Path) -> Target:
     if is_file(path):
         file = GGUFFile(path)
         return Target(file.config, file.tokenizer, file.load)
+    check_no_head(path)
     return Target(read_config(path / "config.json"), FolderTokenizer.load(path),
                   partial(load_folder, path))
 

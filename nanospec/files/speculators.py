@@ -41,7 +41,7 @@ def tensors_of(model: Eagle3, engine: str) -> dict[str, Tensor]:
              f"{layer}hidden_norm.weight": state["layer.state_norm.weight"],
              **{f"fc_norm.{i}.weight": torch.ones_like(state["norm.weight"]) for i in range(3)}}
     if len(model.ids) < model.vocab_size:       # vLLM has no place for them where they say nothing
-        drafted = torch.zeros(model.vocab_size, dtype=torch.bool)
+        drafted = torch.zeros(model.vocab_size, dtype=torch.bool, device="cpu")
         named |= {"d2t": state["offsets"], "t2d": drafted.index_fill(0, model.ids.cpu(), True)}
     for name, parts in names(model.config):     # the rest of the layer is a Llama's
         ours = name.replace("blocks.0.", "layer.")

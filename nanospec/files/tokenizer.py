@@ -13,15 +13,17 @@ import base64
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import tiktoken
 
-from nanospec.errors import PairError, RequestError, TextError, check_numbers, one_line
-from nanospec.files.paths import fetched, write_atomically
+from nanospec.errors import (NanospecError, PairError, RequestError, TextError, check_numbers,
+                             one_line)
+from nanospec.files.paths import read_file, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -111,6 +113,19 @@ def text_of(text: Any) -> str:
     return text
 
 
+@contextmanager
+def refusing(what: str, kind: type[NanospecError] = RequestError) -> Iterator[None]:
+    """An error of that kind for whatever an engine in another language gives up with, as on a
+    million blanks. Some of it is no Exception.
+    """
+    try:
+        yield
+    except (NanospecError, OSError, KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise kind(f"{what}: {one_line(error)}") from error
+
+
 class Tokenizer:
     """Text <-> token ids. The ranks are ids 0 .. n-1; `end_of_text` is id n, and `vocab_size` is n
     + 1.
@@ -146,7 +161,8 @@ class Tokenizer:
 
         A surrogate that stands alone, which no UTF-8 text has, is read as U+FFFD.
         """
-        return self.encoding.encode(text_of(text), disallowed_special=())
+        with refusing("this text cannot be encoded"):
+            return self.encoding.encode(text_of(text), disallowed_special=())
 
     def continued(self, text: str) -> list[int]:
         """As `encode`, of a text that goes on with another one: the same."""
@@ -180,7 +196,7 @@ class Tokenizer:
         """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are
         not 0, 1, 2, ..., or one of the 256 bytes has none.
         """
-        data = fetched(path).read_bytes()
+        data = read_file(path)
         try:
             pairs = [line.split() for line in data.splitlines() if line]
             ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}

@@ -10,14 +10,17 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from nanospec.errors import PairError, RequestError, one_line
 from nanospec.files.chat_template import ChatTemplate, Message
+from nanospec.files.control_tokens import check_growth, mark, read_added, written_by
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, read_json, write_json
-from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, text_of
+from nanospec.files.paths import read_file, read_json, write_json
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of
 
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
 # words.
@@ -66,20 +69,31 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     write_json(folder / "tokenizer_config.json", settings)
 
 
+def encoded_by(engine: Any, text: str) -> list[int]:
+    """Half a character is read as U+FFFD."""
+    text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    with refusing("this text cannot be encoded"):
+        return engine.encode(text, add_special_tokens=False).ids
+
+
 class FolderTokenizer:
     """The tokenizer of a Hugging Face folder: text <-> token ids, as `Tokenizer`.
 
     begin: what stands before a text. ends: what ends it: all that the files name, and what the chat
     template writes after an answer; end_of_text is the first of these. template: of a chat, where
-    the model knows what that is.
+    the model knows what that is. What the engine's file, the template or `special` take for a
+    special token is one.
     """
 
-    def __init__(self, engine, ends: Sequence[int], template: ChatTemplate | None = None):
+    def __init__(self, engine, ends: Sequence[int], template: ChatTemplate | None = None,
+                 special: Sequence[str] = ()):
         """engine: of the library `tokenizers`."""
         engine.no_truncation()
         engine.no_padding()
         if hasattr(engine.model, "dropout"):
             engine.model.dropout = None     # of a training: a text would have other ids each time
+        written, after = written_by(template)
+        mark(engine, [*special, *(engine.id_to_token(end) for end in ends)], written)
         # What looks like a special token in a text is ordinary text.
         engine.encode_special_tokens = True
         self.engine, self.end_of_text, self.template = engine, ends[0], template
@@ -90,7 +104,9 @@ class FolderTokenizer:
         encoded = engine.encode("a", add_special_tokens=True)
         self.begin = encoded.ids[:next((i for i, part in enumerate(encoded.sequence_ids)
                                         if part is not None), None)]
-        self.ends = {*ends, *self._ends_of_turn()}
+        found = [(len(name), i) for name, i in self.added.items() if after.startswith(name)]
+        # The special token that the template writes right after an answer, if it does.
+        self.ends = {*ends, *(i for _, i in sorted(found)[-1:])}
 
     @property
     def spellings(self) -> list[bytes | None]:
@@ -110,10 +126,23 @@ class FolderTokenizer:
         return {token.content: i for i, token in self.engine.get_added_tokens_decoder().items()
                 if token.special}
 
+    @property
+    def added(self) -> dict[str, int]:
+        """The tokens besides the model's own by name, special or not."""
+        return {token.content: i for i, token in self.engine.get_added_tokens_decoder().items()}
+
+    @cached_property
+    def in_chats(self) -> Any:
+        """The engine for texts in which special tokens are such. It is another one, since threads
+        may encode plain texts meanwhile.
+        """
+        made = type(self.engine).from_str(self.engine.to_str())
+        made.encode_special_tokens = False
+        return made
+
     def encode(self, text: str) -> list[int]:
         """As Tokenizer.encode."""
-        text = text_of(text).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self.engine.encode(text, add_special_tokens=False).ids
+        return encoded_by(self.engine, text)
 
     def continued(self, text: str) -> list[int]:
         """As `encode`, of a text that goes on: some put a blank before what begins."""
@@ -122,11 +151,7 @@ class FolderTokenizer:
 
     def encode_special(self, text: str) -> list[int]:
         """Ids of a text in which special tokens are such, as a chat template writes it."""
-        self.engine.encode_special_tokens = False
-        try:
-            return self.encode(text)
-        finally:
-            self.engine.encode_special_tokens = True
+        return encoded_by(self.in_chats, text)
 
     def chat(self, messages: Sequence[Message], answer: bool = True) -> list[int]:
         """Ids of a conversation, by the model's chat template; with `answer`, up to where the
@@ -139,21 +164,6 @@ class FolderTokenizer:
             raise RequestError("this model has no chat template: it was not made for conversations")
         return self.encode_special(self.template(messages, answer))
 
-    def _ends_of_turn(self) -> list[int]:
-        """The special token that the template writes right after an answer, if it does."""
-        answer = "An answer."
-        try:
-            text = self.template([{"role": "user", "content": "A question?"},
-                                  {"role": "assistant", "content": answer}],
-                                 answer=False) if self.template else ""
-        except RequestError:                            # it may want other messages
-            return []
-        after = text.rpartition(answer)[2].lstrip() if answer in text else ""
-        found = [(len(token.content), i)
-                 for i, token in self.engine.get_added_tokens_decoder().items()
-                 if after.startswith(token.content)]
-        return [i for _, i in sorted(found)[-1:]]
-
     def decode(self, ids: Sequence[int]) -> str:
         """As Tokenizer.decode: the text that `ids` add to one that is there. (Alone, a first blank
         may be left out.)
@@ -164,7 +174,8 @@ class FolderTokenizer:
         return text[len(self._decoded(self.before)):]
 
     def _decoded(self, ids: list[int]) -> str:
-        return self.engine.decode(ids, skip_special_tokens=False)
+        with refusing("these tokens cannot be decoded"):
+            return self.engine.decode(ids, skip_special_tokens=False)
 
     def fingerprint(self) -> str:
         """Two tokenizers have different ones if a token of one has another id in the other."""
@@ -174,19 +185,26 @@ class FolderTokenizer:
     def load(cls, folder: Path) -> "FolderTokenizer":
         """FileNotFoundError, or PairError for no tokenizer, or where nothing ends a text."""
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
-        data = fetched(path).read_bytes()
-        try:
+        data = read_file(path)
+        with refusing(f"{path} is cut short, or is no tokenizer", PairError):
+            check_growth(json.loads(data))              # before the engine obeys it
             engine = tokenizers.Tokenizer.from_buffer(data)
-        except Exception as error:          # the library has no type of its own for what it refuses
-            raise PairError(f"{path} is cut short, or is no tokenizer: "
-                            f"{one_line(error)}") from error
         config, special = named_in(folder)
+        read_added(engine, folder, config)
         of_tokenizer = engine.token_to_id(special.get("eos_token", ""))
+        if of_tokenizer is None and special.get("eos_token"):
+            raise PairError(f"{folder} names the token {one_line(repr(special['eos_token']))}, "
+                            "which ends a text, and its tokenizer has no such token")
         ends = ends_of(folder) + [of_tokenizer] * (of_tokenizer is not None)
         if not ends:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
                             "its config.json")
-        return cls(engine, ends, template_of(folder, config, special))
+        more = config.get("additional_special_tokens") or ()
+        names = [special[name] for name in ("bos_token", "eos_token") if name in special]
+        names += [str(name.get("content")) if isinstance(name, dict) else str(name)
+                  for name in more] if isinstance(more, list) else []
+        with refusing(f"{path} cannot be used", PairError):
+            return cls(engine, ends, template_of(folder, config, special), names)
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer
@@ -221,7 +239,7 @@ def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemp
     """
     alone = folder / "chat_template.jinja"
     try:
-        found = (fetched(alone).read_bytes().decode("utf-8-sig") if alone.exists()
+        found = (read_file(alone).decode("utf-8-sig") if alone.exists()
                  else config.get("chat_template"))
     except UnicodeDecodeError as error:
         raise PairError(f"{alone} is no text in UTF-8: {one_line(error)}") from error

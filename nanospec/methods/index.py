@@ -1,4 +1,4 @@
-"""The index of the rooms: every drafter and every rule that demo.py and the bench know by name.
+"""The index of the rooms: every drafter and every rule that the commands know by name.
 
 Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
 here.
@@ -70,11 +70,11 @@ class Options:
         """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
         c, v = self.measured()
         check_formula(c=c)
+        return partial(steps_of_round, c, v)
 
-        def of_round(rows: int, gamma: int) -> float:
-            return gamma * c + (v[gamma + 1] if gamma else 1.0)
 
-        return of_round
+def steps_of_round(c: float, v: Mapping[int, float], rows: int, gamma: int) -> float:
+    return gamma * c + (v[gamma + 1] if gamma else 1.0)
 
 
 class Entry(NamedTuple):

@@ -6,7 +6,8 @@
 
 The target's cache and hidden states of all earlier turns are kept. A drafter gets the whole text as
 its prompt at every turn, so that every drafter works here as it is. An answer may be abandoned
-after any round; what it had written stays.
+after any round; what it had written stays. All turns draw from one stream of random numbers: with a
+seed for each, and the same one, what the turns say would not be independent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,8 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import RequestError, check_drafter, check_ids, check_numbers, check_request
+from nanospec.errors import (RequestError, check_drafter, check_ids, check_numbers,
+                             check_request)
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
 from nanospec.speculate import Round, one_round, repeated, verify
@@ -33,19 +35,24 @@ class Conversation:
 
     target: wrapped already where the drafter needs that. drafter: for this conversation alone.
     context: the most tokens of both sides together; by default as many as the target can read.
+    seed: of all turns that have none of their own. dice: decides instead of it.
     """
 
-    def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None):
-        check_drafter(target, drafter)
+    def __init__(self, target: LanguageModel, drafter: Drafter, context: int | None = None,
+                 seed: int = 0, dice: Dice | None = None):
+        check_drafter(target, drafter, dice=dice)
         if context is not None:
             check_numbers(Integral, context=context)
+            if context < 1:
+                raise RequestError(f"a conversation has a context of 1 or more, got {context}")
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)
         self.text = Text([[0]], self.context + drafter.size, config.vocab_size, target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
+        self.dice = dice or Dice([seed], target.device)
         self.ids: list[int] = []
-        self.read = 0
+        self.read = self.turn = 0       # turn: how often the text was taken up, by whatever
 
     @property
     def left(self) -> int:
@@ -55,39 +62,49 @@ class Conversation:
     def go_back(self, tokens: int) -> None:
         """To the first `tokens` tokens. What followed them is forgotten."""
         check_numbers(Integral, tokens=tokens)
-        self.ids = self.ids[:tokens]
+        if not 0 <= tokens <= len(self.ids):
+            raise RequestError(f"a conversation of {len(self.ids)} tokens does not go back to "
+                               f"{tokens}")
+        self.ids, self.turn = self.ids[:tokens], self.turn + 1
 
     @torch.inference_mode()
     def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
-              top_k: int | None = None, top_p: float | None = None, seed: int = 0,
-              stop: Sequence[int] = (), rule: Rule | None = None) -> Iterator[Round]:
+              top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
+              stop: Sequence[int] = (), rule: Rule | None = None, **others: Any) -> Iterator[Round]:
         """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended
-        as they come.
+        as they come. seed: of this turn alone.
 
         RequestError as `speculate`, and where the whole text and the answer exceed the context;
-        then nothing was appended.
+        then nothing was appended. And for a reply that is taken up again after another one, or
+        after `go_back`.
         """
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
-        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed,
-                      drafter.size, stop)
+        check_drafter(self.target, drafter, rule)
+        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed or 0,
+                      drafter.size, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
+        self.turn = mine = self.turn + 1
         self._read(prompt)
         drafter.begin(self.text, [0], drafter.heard())
-        dice = Dice([seed], self.target.device)
+        dice = self.dice if seed is None else Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
                       self.text, Sampling(temperature, top_k, top_p), dice)
         for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
             self.ids += done.emitted
             yield done
+            if self.turn != mine:
+                raise RequestError("this reply was left, and the conversation has gone on without "
+                                   "it")
 
     @torch.inference_mode()
     def plain_steps(self, steps: int, temperature: float = 1.0, top_k: int | None = None,
                     top_p: float | None = None) -> Iterator[int]:
         """What plain decoding would write now, a token a step, for a clock. Nothing is kept."""
         sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
+        self.turn += 1
         self.text.length[0] = len(self.ids)
         for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.size)):
             dice.refill(1)
@@ -125,6 +142,8 @@ class Listening:
         self.parts: list[tuple[Tensor, Tensor | None, Tensor | None]] = []
 
     def __getattr__(self, name: str) -> Any:
+        if name == "drafter":                   # a copy that has none yet
+            raise AttributeError(name)
         return getattr(self.drafter, name)      # all that is not listened to is the drafter's own
 
     def hear(self, hidden: Tensor | None, path: Tensor | None = None,

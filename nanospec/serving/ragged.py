@@ -29,6 +29,8 @@ class Ragged:
         self.exist: Tensor | None = None
 
     def __getattr__(self, name: str) -> Any:
+        if name == "drafter":                   # a copy that has none yet
+            raise AttributeError(name)
         return getattr(self.drafter, name)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,

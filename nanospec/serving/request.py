@@ -15,7 +15,9 @@ PIECE = 64              # tokens of a prompt that are read in a step
 
 @dataclass(eq=False)
 class Request:
-    """What was asked for, and what has become of it. error: why it failed; the others go on."""
+    """What was asked for, and what has become of it. seed: by default one that no other request of
+    the server has. error: why it failed; the others go on.
+    """
 
     ids: list[int]
     max_new_tokens: int = 128

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache
 from nanospec.dice import Dice
+from nanospec.errors import check_seed
 from nanospec.probs import Sampling
 from nanospec.reader import GPTReader
 from nanospec.speculate import ModelDrafter
@@ -39,7 +40,7 @@ def move(thing: Any, rows: Sequence[int], count: int) -> None:
         thing.length = moved(thing.length, rows, count)
         thing.index()
     if isinstance(thing, Dice):
-        new = [torch.Generator() for _ in range(count - len(rows))]
+        new = [torch.Generator("cpu") for _ in range(count - len(rows))]
         thing.generators = [thing.generators[b] for b in rows] + new
         thing.u = thing.u.new_empty(count, 0)
     else:
@@ -84,7 +85,7 @@ def begin(text: Text, dice: Any, b: int, ids: Sequence[int], seed: int) -> None:
     text.tokens[b, :len(ids)] = torch.tensor(ids, device=text.tokens.device)
     text.length[b] = len(ids)
     if isinstance(dice, Dice):
-        dice.generators[b] = torch.Generator().manual_seed(seed)
+        dice.generators[b] = torch.Generator("cpu").manual_seed(check_seed(seed))
 
 
 class SamplingByRow:

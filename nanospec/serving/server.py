@@ -39,8 +39,8 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import (NanospecError, RequestError, check_drafter, check_finite, check_has,
-                             check_numbers, check_request, one_line)
+from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
+                             check_has, check_known, check_numbers, check_request, one_line)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.request import Prompt, Request
@@ -87,6 +87,7 @@ class Server:
         # Committed tokens of every row, known without asking the device.
         self.length: list[int] = []
         self.failed: ServerError | None = None
+        self.seeds = SEEDS - 1          # the next that is given to a request; few ask for such
 
     # For those who have requests
 
@@ -96,10 +97,10 @@ class Server:
         """
         if self.failed:
             raise self.failed
-        unknown = sorted(settings.keys() - {field.name for field in fields(Request) if field.init})
-        if unknown:
-            raise RequestError(f"a request has no {', '.join(unknown)}: a distribution is made of "
-                               "logits by temperature, top_k and top_p alone")
+        known = {field.name for field in fields(Request) if field.init}
+        check_known(settings.keys() - known)
+        if "seed" not in settings:                      # two of one seed would not be independent
+            settings["seed"], self.seeds = self.seeds, self.seeds - 1
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature,
                       request.top_k, request.top_p, request.seed, self.drafter.size, request.stop)
@@ -159,13 +160,13 @@ class Server:
         draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text,
                                         sampling, self.dice, max(self.length) + drafter.size - 1)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
-        totals = p_target.sum((1, 2)) + draft.q_draft.sum((1, 2))
+        finite = torch.isfinite(p_target.sum((1, 2)) + draft.q_draft.sum((1, 2)))
         written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
         # The one read-back.
-        read = torch.cat([totals[:, None].double(), written.double()], 1).tolist()
-        for b, (request, (total, length, *new)) in enumerate(zip(self.running, read)):
-            before, self.length[b] = self.length[b], int(length)
-            self._take(request, [*map(int, new[:self.length[b] - before])], total)
+        read = torch.cat([finite[:, None], written], 1).tolist()
+        for b, (request, (is_finite, length, *new)) in enumerate(zip(self.running, read)):
+            before, self.length[b] = self.length[b], length
+            self._take(request, new[:length - before], bool(is_finite))
 
     def _leave_and_join(self) -> None:
         """Those that are done leave. Those whose prompts have been read come into the batch, in the
@@ -199,10 +200,10 @@ class Server:
         except NanospecError as error:
             prompt.request.end(error)
 
-    def _take(self, request: Request, written: list[int], total: float) -> None:
+    def _take(self, request: Request, written: list[int], is_finite: bool) -> None:
         """What a step has written for a request."""
         try:
-            check_finite(total)
+            check_finite(0.0 if is_finite else float("nan"))
         except NanospecError as error:
             return request.end(error)
         new, stopped = until(written, request.stop)

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from lessons.check import EXERCISES, drawn
+from lessons.check import EXERCISES, pairs, seeds
 from lessons.check.catalogue import ANSWERS
 from lessons.check.engine import check
 from lessons.check.naming import OWN_RANDOMNESS, own_randomness
@@ -230,6 +230,6 @@ def test_the_dice_of_the_exercise_are_nobodys_own():
 
 
 def test_cases_by_a_seed_are_the_same_every_time_and_others_for_another_exercise():
-    one, again, other = (drawn.pair(drawn.chance(n), 5, 1) for n in (1, 1, 2))
+    one, again, other = (pairs.drawn(seeds.chance(n), 5, 1) for n in (1, 1, 2))
     assert all(a.equal(b) for a, b in zip(one, again)) and not one[0].equal(other[0])
     assert all((side == 0).sum() == 1 and abs(side.sum() - 1) < 1e-12 for side in one)

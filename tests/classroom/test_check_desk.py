@@ -90,11 +90,37 @@ def test_states_are_of_a_text(at_the_desk):
     assert f"1 of {ALL} solved  .#{'.' * (ALL - 2)}" in out
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_only_a_plain_file_is_read(at_the_desk):
+    """Nobody waits for a pipe, whatever it is that lies there, and reset brings back what was there."""
+    folder, say = at_the_desk
+    for number in 1, 2:
+        (folder / EXERCISES[number].file).unlink()
+    os.mkfifo(folder / EXERCISES[1].file)
+    os.mkfifo(folder / ".progress")
+    (folder / EXERCISES[2].file).symlink_to("/dev/zero")
+    (folder / EXERCISES[3].file).write_text("#" * 10 ** 6)
+    assert say("--list")[1].count("missing") == 2
+    for number, words in (1, "no plain file"), (2, "no plain file"), (3, "longer than"):
+        code, out = say(str(number))
+        assert code == 1 and words in out
+    assert say("--reset", "1")[0] == 0 and "NotImplementedError" in (folder / EXERCISES[1].file).read_text()
+
+
+def test_what_it_prints_moves_no_cursor(at_the_desk):
+    folder, say = at_the_desk
+    for said in "print('\\33[2J')\n" + EXERCISES[2].answer, "raise ValueError('\\33[2J')":
+        (folder / EXERCISES[2].file).write_text(said)
+        out = say("2")[1]
+        assert "\33[2J" not in out and "[2J" in out
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"1": {"hints": "two", "solved": []}}', '{"1": {"hints": -7}}',
+                                  "", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
 def test_a_spoilt_state_is_no_state(at_the_desk, text):
     folder, say = at_the_desk
     (folder / ".progress").write_text(text)
-    assert f"0 of {ALL} solved" in say("--list")[1]
+    assert f"0 of {ALL} solved" in say("--list")[1] and "hint 1 of" in say("1", "--hint")[1]
     solve(folder, 2)
     assert say("2")[0] == 0 and json.loads((folder / ".progress").read_text())["2"]["solved"]
 

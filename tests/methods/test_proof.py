@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lessons.oracles import completed, product_of
-from nanospec.proof.judge.verdict import Verdict
+from nanospec.judge.verdict import Verdict
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter

@@ -3,10 +3,12 @@
 import math
 from collections import Counter
 
+import numpy as np
 import pytest
 import torch
 
 from nanospec.errors import RequestError
+from nanospec.proof import stats
 from nanospec.proof.stats import (Fit, chi_square_bar, chi_square_tail, goodness_of_fit, miss_rate, pit, settled,
                                   smallest_visible, two_samples)
 
@@ -179,3 +181,12 @@ def test_the_outcome_that_is_most_off():
     assert goodness_of_fit({"a": 50, "c": 1}, {"a": .5, "b": .5}).worst == ("c", 0.0, 1 / 51)
     # For its probability: a is .1 off where .64 was expected, b .06 where .04 was.
     assert goodness_of_fit({"a": 54, "b": 10, "c": 36}, {"a": .64, "b": .04, "c": .32}).worst == ("b", .04, .1)
+
+
+def test_a_settled_p_value_counts_the_found_one_too(monkeypatch):
+    """Of 9 right samples 2 are as strange as what was found, 10, or stranger: (2 + 1) / (9 + 1). With none it is .1.
+    """
+    fit = Fit(0.01, 1, 0.0, 20, cells=((10.0, 20), (10.0, 10)))             # its statistic is 10
+    for drawn, p_value in ([10.0, 11.0, *range(7)], .3), ([*range(9)], .1), ([20.0] * 9, 1.0):
+        monkeypatch.setattr(stats, "_of_right_samples", lambda expected, count: np.array(drawn, dtype=float))
+        assert settled(fit, 0.1).p_value == pytest.approx(p_value)

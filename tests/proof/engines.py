@@ -29,12 +29,13 @@ import torch
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import RequestError, one_line
 from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge.endpoint import Endpoint, EndpointError, against_logprobs
-from nanospec.proof.judge.sequential import LOOKS
-from nanospec.proof.judge.verdict import Verdict, check_task, judge
+from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.sequential import LOOKS
+from nanospec.judge.verdict import Verdict, check_task, judge
+from nanospec.judge.witnesses import against_logprobs
 from tests.proof.vllm_here import FAULTS, answers, drafted, environment, plugin, running
 
 DRAFTERS: dict[str, dict[str, Any]] = {

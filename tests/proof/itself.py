@@ -20,14 +20,15 @@ from nanospec.cli.launch import Parser, command
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair, load_pair
-from nanospec.proof.foreign import walked
-from nanospec.proof.judge.endpoint import BY_ID, TOP, Endpoint, against_logprobs, against_plain
-from nanospec.proof.judge.sequential import LOOKS
-from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.judge.sampler import walked
+from nanospec.judge.endpoint import BY_ID, Endpoint
+from nanospec.judge.sequential import LOOKS
+from nanospec.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.judge.witnesses import TOP, against_logprobs, against_plain
 from nanospec.proof.tables import DRAFT, TABLE, TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
+from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 
 OF_SERVERS = ("accept-everything", "ratio-flipped", "residual-is-target", "bonus-from-draft")
 

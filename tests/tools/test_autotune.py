@@ -7,13 +7,15 @@ import torch
 
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
-from nanospec.fast.clock import announced, draft_seconds, round_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.fast.fbgemm import has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.invented import Clock
 from tests.three_calls import logits
 
 @pytest.fixture
@@ -85,8 +87,8 @@ def test_tuned_models_decode(threads, capsys):
     rounds = speculate(target, ModelDrafter(draft), [1, 2], 10, temperature=0)
     assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
     out, err = capsys.readouterr()
-    assert out == "" and err.splitlines() == [
-        "measuring which data type, threads and weight layout are fastest here ...", "the same for the draft model ..."]
+    assert out == "" and [line.split(" ...")[0] for line in err.splitlines()] == [
+        "measuring which data type, threads and weight layout are fastest here", "the same for the draft model"]
 
 
 def test_a_draft_model_is_tuned_beside_a_target_that_stays(threads, monkeypatch):
@@ -121,13 +123,39 @@ def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatc
     assert capsys.readouterr().err == "\r\033[K" * terminal
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_has_an_end_has_a_bar(monkeypatch, capsys, terminal):
+    """Of 20 characters: of 8 steps one is 2.5, of which 2 are drawn. In a file only what takes long is told."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    with announced("working", steps=8) as step:
+        assert capsys.readouterr().err.strip("\r\033[K\n") == f"working ... [{'.' * 20}"  + "]"
+        for _ in range(8):
+            step()
+        lines = capsys.readouterr().err.split("\r\033[K")[1:]
+    assert lines == ["working ... [" + "#" * full + "." * (20 - full) + "]"
+                     for full in (2, 5, 7, 10, 12, 15, 17, 20)] * terminal
+
+
+def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkeypatch, capsys):
+    clock = Clock()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    monkeypatch.setattr("nanospec.fast.clock.STILL", 100)
+    with announced("working", at_once=False, steps=2) as step:
+        step()
+        assert not capsys.readouterr().err
+        clock.wind(101)
+        step()
+        assert "[" + "#" * 20 + "]" in capsys.readouterr().err
+
+
 def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
     def next_lines() -> set[str]:
         while not (said := capsys.readouterr().err):
             pass
         return set(said.splitlines())
 
-    monkeypatch.setattr("nanospec.fast.clock.STILL", 0.001)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 0.001)
     monkeypatch.setattr("nanospec.fast.clock.perf_counter", lambda: 0.0)
     with announced("working", at_once=False):
         with announced("still working"):

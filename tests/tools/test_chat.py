@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from nanospec.cli import chat
+from nanospec.cli import chat, chosen
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
@@ -28,20 +28,15 @@ pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 ROOT = Path(__file__).parents[2]
 TOLD = re.compile(r"(cut at \d+ tokens; )?(\d+\.\d\d) tokens per target call, [\d.]+ tokens/s; "
-                  r"plain decoding writes [\d.]+ here: [\d.]+ times as fast")
+                  r"plain decoding writes [\d.]+ here: [\d.]+ times as fast \([\d.]+ to [\d.]+\)"
+                  r"(; the answer repeats itself: (\d+)% of its runs of 8 tokens stood in it before)?")
 COPIES = "--drafter suffix, which copies from the text"
 
 
 @pytest.fixture(autouse=True)
 def no_tuning(monkeypatch):
     """float64, as loaded: at temperature 0 texts are compared token for token."""
-    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
-
-
-@pytest.fixture(autouse=True)
-def nothing_was_measured_before(monkeypatch, tmp_path):
-    """In an earlier test, or by the user."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(chosen, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
 
 
 @pytest.fixture
@@ -112,12 +107,14 @@ def test_earlier_turns_are_remembered(run, model, drafter):
 
 
 def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
-    """For this model, these settings and what is asked for; --measure measures again."""
+    """For this model, these settings and what is asked for; --measure measures again, with care."""
     write(tmp_path / "target.gguf")
     write(tmp_path / "draft.gguf")
     measured = []
-    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
+    monkeypatch.setattr(chosen, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
         dtypes[0], 1, 0))
+    monkeypatch.setattr(chosen, "autotune", lambda *_, **__: measured.append("careful"))
+    monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: measured.append(
         "costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
 
@@ -129,13 +126,13 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
 
     model.unlink()                                      # a folder with target.gguf and draft.gguf alone
     (first, text), again, anew = start(), start(), start("--measure")
-    assert first == anew[0] == ["tuning", "costs"] and again == ([], text) and anew[1] == text
+    assert first == ["tuning", "costs"] and again == ([], text) and anew == (["careful", "costs"], text)
     assert start("--temperature", "0.5")[0] == start("--gamma", "3")[0] == ["costs"] and start()[0] == []
     assert start("--dtype", "float32")[0] == ["tuning", "costs"]
     tree = "nanospec.cli.method_options.best_topology"
     monkeypatch.setattr(tree, lambda *_, **__: measured.append("tree") or [-1, 0, 0])
     assert [start("--drafter", "tree")[0] for _ in range(2)] == [["tree"], []]
-    for file in (tmp_path / "cache" / "nanospec").iterdir():
+    for file in (tmp_path / "cache").iterdir():
         file.write_text("{")
     assert start()[0] == ["tuning", "costs"]
     write(tmp_path / "target.gguf", "qwen3")
@@ -217,6 +214,17 @@ def test_every_turn_is_the_template_of_the_whole_conversation(run, model, monkey
             ids, _ = next(turns)
             assert ids == tokenizer.chat(messages) and ids.count(2) == len(messages)
     assert next(turns, None) is None
+
+
+def test_an_answer_that_repeats_itself_says_so(run, model, monkeypatch):
+    """The same word again and again, or other ones."""
+    _, tokenizer = load_gguf(model)
+    for answer, loops in ("the " * 24, True), ("the he 1 2", False):
+        monkeypatch.setattr(Scripted, "tokenizer", tokenizer, raising=False)
+        monkeypatch.setattr(Scripted, "answers", [answer + "<|im_end|>"])
+        monkeypatch.setattr(chat, "Conversation", Scripted)
+        found, = told_of(run("He\n")[2])
+        assert bool(found[3]) == loops and (not loops or int(found[4]) > 50)
 
 
 def test_an_answer_that_is_cut_says_so(run):
@@ -359,7 +367,8 @@ def test_a_real_terminal(model):
     command = [sys.executable, "-m", "nanospec", "chat", "--weights", str(model), "--device", "cpu",
                "--dtype", "float32", "--temperature", "0", "--max-new-tokens", "20"]
     started = subprocess.Popen(command, cwd=ROOT, stdin=slave, stdout=slave, stderr=slave, close_fds=True,
-                               env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40"})
+                               env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40",
+                                    "XDG_CACHE_HOME": str(model.parent)})
     os.close(slave)
     seen, end = b"", time.monotonic() + 120
     sent = 0
@@ -374,7 +383,7 @@ def test_a_real_terminal(model):
     os.close(master)
     assert started.wait(60) == 0
     text = seen.decode(errors="replace")
-    assert "Ctrl-C ends an answer, /new begins anew" in text and "\x1b[" in text
+    assert "Ctrl-C ends an answer, /new begins anew" in text and "\x1b[" in text and [*model.parent.glob("nanospec/*")]
     assert "tokens per target call" in text and "Traceback" not in text
 
 

@@ -134,9 +134,9 @@ def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("start", [
-    "demo.py", "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
-    "-m tests.proof", "-m nanospec.proof.judge", "-m tests.proof.itself",
-    "-m nanospec.files.export", "-m nanospec chat", "-m docs.pictures"])
+    "train_tiny.py", "-m lessons.check 3", "-m nanospec bench", "-m nanospec why",
+    "-m tests.proof", "-m tests.proof.itself",
+    "-m nanospec export", "-m nanospec chat", "-m docs.pictures"])
 def test_ctrl_c_while_torch_is_imported(start, tmp_path):
     """A torch that takes for ever, and would make something else of an interruption."""
     (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntry:\n    time.sleep(60)\n"

@@ -19,7 +19,7 @@ from nanospec.draft import Draft
 from nanospec.errors import NanospecError
 from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
 from nanospec.files.corpus import read_texts
-from nanospec.files.export import export
+from nanospec.files.for_engines import export
 from nanospec.files.gguf import GGUFFile
 from nanospec.files.sources import source_of
 from nanospec.files.tokenizer import Tokenizer, train

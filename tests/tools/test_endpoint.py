@@ -7,17 +7,19 @@ import socket
 import threading
 from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.proof.judge import sequential as looking
-from nanospec.proof.judge.__main__ import main
-from nanospec.proof.judge.endpoint import Endpoint, against_logprobs, against_plain
-from nanospec.proof.judge.other_programs import Recomputed
-from nanospec.proof.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
-from nanospec.proof.judge.verdict import judge
+from nanospec.judge import sequential as looking
+from nanospec.cli.judge import main
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.other_programs import Recomputed
+from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
+from nanospec.judge.verdict import judge
+from nanospec.judge.witnesses import against_logprobs, against_plain
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 
@@ -38,6 +40,9 @@ def completion(body: dict, faulty: bool = False, honest: bool = True, letters: s
         tops.append({names[token]: math.log(row[token]) for token in [text[-1], *best]})        # as vLLM orders them
     return {"text": "".join(letters[token] for token in text[1:]),
             "logprobs": {"tokens": [names[token] for token in text[1:]], "top_logprobs": tops}}
+
+
+NO_CONFIG = SimpleNamespace(config=None)             # a model without special tokens
 
 
 class Server(ThreadingHTTPServer):
@@ -124,7 +129,7 @@ def test_two_servers_are_compared(serve, capsys):
     assert run(serve(), "--plain", plain.url, "--new", "1", "--temperature", "0.7") == 0     # the same settings to both
     assert "600 samples" in capsys.readouterr().out
     assert {body["seed"] for _, body in plain.asked} == {*range(300, 600)}      # none that the other server was sent
-    assert run(serve(lying), "--plain", plain.url, "--new", "1") == 1
+    assert run(serve(faulty), "--plain", plain.url, "--new", "1") == 1
     out = capsys.readouterr().out
     assert out.startswith("WRONG: the texts of the two servers are not of one distribution") and "most off" in out
     assert run(serve(), "--plain", plain.url, "--new", "1", samples=10) == 3
@@ -132,12 +137,12 @@ def test_two_servers_are_compared(serve, capsys):
 
 def test_a_server_is_compared_with_its_model(serve, capsys, monkeypatch, tmp_path):
     """By the ids of its tokens; here the model is the table that the server draws from."""
-    monkeypatch.setattr("nanospec.proof.judge.__main__.load_with_transformers", lambda folder: None)
-    monkeypatch.setattr("nanospec.proof.judge.__main__.recomputed", lambda model: Recomputed(
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers", lambda folder: NO_CONFIG)
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: Recomputed(
         lambda ids: torch.tensor(P)[ids].log(), 8))
     assert run(serve(), "--truth", str(tmp_path), "--new", "1") == 0
     assert "fit the target's distribution" in capsys.readouterr().out
-    assert run(serve(lying), "--truth", str(tmp_path), "--new", "1") == 1
+    assert run(serve(faulty), "--truth", str(tmp_path), "--new", "1") == 1
     assert "first token is off" in capsys.readouterr().out
     no_ids = serve(lambda body: completion({**body, "return_tokens_as_token_ids": False}))
     assert run(no_ids, "--truth", str(tmp_path)) == 2 and "--plain" in capsys.readouterr().err
@@ -266,7 +271,7 @@ def logprobs(change):
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": "x"}] * 3}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": math.nan}] * 3}), "add up to nan"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 999.0}] * 3}), "no logprobs"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "reports 6"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "for the last"),
     (logprobs(lambda said: {**said, "tokens": ["token_id:x"] * 3}), "no logprobs")],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_a_broken_reply_is_one_line(serve, answer, said, capsys):
@@ -288,7 +293,7 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
 
 
 @pytest.mark.parametrize("argv, said", [
-    (["file:///etc/passwd"], "begins with http"), ([""], "begins with http"), (["http://["], "did not answer in full"),
+    (["file:///etc/passwd"], "begins with http"), ([""], "begins with http"), (["http://["], "is no address"),
     (["http://x", "--plain", "ftp://y"], "begins with http"), (["http://x", "--temperature", "0.5"], "temperature 1"),
     (["http://x", "--top-k", "3"], "temperature 1"), (["http://x", "--prompt", "a", "--ids", "1"], "not both"),
     (["http://x", "--timeout", "0"], "timeout must be more than 0"),

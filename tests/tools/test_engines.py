@@ -22,7 +22,7 @@ from nanospec.dice import Dice
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
-from nanospec.proof.judge.endpoint import EndpointError
+from nanospec.judge.endpoint import EndpointError
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import engines, vllm_here
@@ -68,6 +68,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         self.server.drafts += 1
         settings = {name: body.get(name) for name in ("temperature", "top_k", "top_p")}
+        settings["top_k"] = None if settings["top_k"] == -1 else settings["top_k"]          # as vLLM has it
         if self.server.wrong and settings["temperature"]:
             settings = {"temperature": 0.4}
         ids, new = body["prompt"], body["max_tokens"]

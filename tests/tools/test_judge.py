@@ -3,6 +3,7 @@ that ships.
 """
 
 import math
+import sys
 from contextlib import nullcontext
 from itertools import count, product
 
@@ -16,15 +17,15 @@ from nanospec.fast.packed import pack
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
-from nanospec.proof import foreign
-from nanospec.proof.foreign import tokens_from, walked
-from nanospec.proof.judge import verdict as judge_file
-from nanospec.proof.judge.verdict import FALSE_ALARM, Verdict, judge
+from nanospec.judge import sampler as foreign
+from nanospec.judge.sampler import tokens_from, walked
+from nanospec.judge import verdict as judge_file
+from nanospec.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.proof.stats import goodness_of_fit, smallest_visible
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.zoo import samplers
-from nanospec.proof.zoo.samplers import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
+from nanospec.judge import known_bugs as samplers
+from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import itself
 from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
@@ -124,10 +125,16 @@ def test_where_a_sampler_goes_wrong():
 
 
 def test_what_is_compared_with(monkeypatch):
-    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18."""
-    monkeypatch.setattr(judge_file, "target_distribution", lambda target, ids, new: "exact")
+    """The exact distribution of up to 5,000 outcomes: of 17 tokens three, and not of 18. top-k counts, and so does
+    temperature 0: of one vocabulary of 300 there are 90,000 texts of two tokens, and four, and one.
+    """
+    monkeypatch.setattr(judge_file, "truth_walked", lambda target, ids, new, **settings: "exact")
     for size, truth in (17, "exact"), (18, None):
         assert judge_file._truth(TableModel(size, 1), [1], 3, 2, 9, 0, {}) == (truth, 3)
+    for settings, truth in ({}, None), ({"top_k": 70}, "exact"), ({"top_k": 71}, None), ({"temperature": 0}, "exact"):
+        assert judge_file._truth(TableModel(300, 1), [1], 2, 2, 9, 0, settings) == (truth, 2)
+    assert judge_file.outcomes(32_000, 2, top_k=2) == 4 and judge_file.outcomes(10 ** 5, 2, top_k=501) == math.inf
+    assert judge_file.outcomes(32_000, 10 ** 9) > judge_file.MOST_OUTCOMES      # without a billion digits
     judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
     with pytest.raises(RequestError, match="seed"):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
@@ -137,14 +144,13 @@ def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
     """By a plain loop: below a token stands what the draft favours less, and the uniforms are not the sampler's."""
     drawn, ids, seed, bins = [*product(range(3), repeat=3)] * 2, [1, 0], 7, [0] * 16
     for number, tokens in enumerate(drawn):
-        dice = Dice([10 ** 9 + seed + number])
-        dice.refill(3)
+        u = np.random.default_rng([63, seed, number]).random(3)
         for place, token in enumerate(tokens):
             text = [*ids, *tokens[:place]]
             p, q = (Sampling(.7)(model(torch.tensor([text]))[0, -1:])[0] for model in (TABLE, DRAFT))
             order = sorted(range(3), key=lambda token: q[token] - p[token])
             below = sum(p[other] for other in order[:order.index(token)])
-            bins[min(15, int(16 * (below + dice.u[0, place] * p[token])))] += 1     # of tokens that p forbids, too
+            bins[min(15, int(16 * (below + u[place] * p[token])))] += 1     # of tokens that p forbids, too
     found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
     assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
     assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
@@ -316,6 +322,7 @@ def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkey
     for module in foreign, samplers:
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    monkeypatch.setattr(judge_file, "truth_walked", target_distribution)
     monkeypatch.setattr(judge_file, "announced", lambda words, at_once: said.append(words) or nullcontext())
     task = {"target": GPT4, "draft": GPT_DRAFT4, "ids": [1, 2], "new": 2, "gamma": 3}
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)
@@ -381,3 +388,102 @@ def test_the_shipped_pair_is_right(real):
 @pytest.mark.slow
 def test_a_long_run_shows_a_bug_on_the_shipped_pair(real):
     assert judge(sampler_with(bugs["accept-everything"], **real), samples=8, seconds=0, **real).wrong
+
+
+# What is not judged, and what is not walked
+
+def test_probabilities_are_no_logits():
+    """Of target and draft; their logarithms are. A row that does not add up to 1 is one of logits."""
+    class Of(TableModel):
+        def __init__(self, change):
+            super().__init__(3, 8, zeros=0.4)       # as TABLE
+            self.logits = change(self.logits)
+
+    probabilities = Of(lambda logits: logits.softmax(-1))
+    for models in {"target": probabilities}, {"draft": probabilities}:
+        with pytest.raises(RequestError, match=f"the {[*models][0]} returns probabilities.*logarithm"):
+            judge(ours, **TASK | models)
+    assert not judge(ours, samples=50, **TASK | {"target": Of(lambda logits: logits.log_softmax(-1))}).wrong
+    judge_file.check_logits(Of(lambda logits: logits.softmax(-1) * 1.1), [1], "target")
+    judge_file.check_logits(TABLE, [1], "target")
+
+
+def test_a_sampler_that_ends_the_program_is_no_verdict():
+    for status in 0, 1, None:
+        with pytest.raises(RequestError, match="the sampler ends the program: SystemExit"):
+            judge(lambda dice: sys.exit(status), samples=20, **ALONE)
+
+
+def test_a_sampler_that_stops_an_iteration_does_not_stop_the_samples():
+    """Else the first ones would be judged, and found right."""
+    drawn = iter(range(10))
+    with pytest.raises((StopIteration, RuntimeError)):
+        judge(lambda dice: next(drawn) and ours(dice) or ours(dice), samples=200, **ALONE)
+
+
+def test_what_is_no_token_is_wrong():
+    for token in 3, -1, .5:
+        verdict = judge(lambda dice: [*ours(dice)[:2], token], samples=20, **ALONE)
+        assert verdict.wrong and f"it returned {token}, which is no token" in verdict.why
+    many = TableModel(40, 1)
+    assert "no token" in judge(lambda dice: [0, 0, 40], many, samples=20).why
+
+
+def binary(tokens):
+    """A sampler with 2 ** tokens paths, of which the table below is the truth."""
+    def sampler(dice):
+        if hasattr(dice, "refill"):
+            dice.refill(tokens)
+        return [int(dice.pick(torch.tensor([[.5, .5]]))) for _ in range(tokens)]
+    return sampler
+
+
+def test_how_many_paths_there_are_is_known_beforehand():
+    """After a few runs: a walk of 2 ** 24 paths is not begun, one of 2 ** 10 is."""
+    runs = count()
+    assert walked(lambda dice: [next(runs), binary(24)(dice)][1], 1e9) is None and next(runs) <= 33
+    assert len(walked(binary(10), again=0)) == 1024 and not foreign.too_long(binary(10), 1e9)
+
+    def odd(dice, least=3):
+        """3 paths of one decision, and 2 ** least more."""
+        first = int(dice.pick(torch.tensor([[.1, .2, .3, .4]])))
+        return [first, *([int(dice.pick(torch.tensor([[.5, .5]]))) for _ in range(least)] if first == 3 else [])]
+
+    estimates = []
+    for seed in range(400):
+        dice = foreign.Descending(seed)
+        odd(dice)
+        estimates.append(dice.paths)
+    assert {*estimates} == {4, 32} and sum(estimates) / 400 == pytest.approx(3 + 8, abs=2)
+
+
+def test_a_walk_that_would_take_too_long_is_not_begun(monkeypatch):
+    """A second for each path: 2 ** 10 of them are not begun with 100 seconds, and with 300 they are."""
+    clock = count()
+    monkeypatch.setattr(foreign, "perf_counter", lambda: next(clock))
+    assert foreign.too_long(binary(10), 100) and not foreign.too_long(binary(10), 300)
+
+
+def test_top_k_counts_in_what_is_walked():
+    """In a vocabulary of 2,000, top-k 2: four texts of two tokens, and every path."""
+    target, draft = TableModel(2_000, 1), TableModel(2_000, 1)
+    target.logits = target.logits * 3_000               # the draft's favourites, and not evenly
+    task = {"target": target, "draft": draft, "ids": [1], "new": 2, "gamma": 1, "top_k": 2}
+    verdict = judge(sampler_with(AS_IT_SHIPS, **task), samples=50, **task)
+    assert not verdict.wrong and verdict.distance < 1e-12 and verdict.unit == "total variation"
+    wrong = judge(sampler_with(bugs["residual-is-target"], **task), samples=50, **task)
+    assert wrong.wrong and wrong.distance > .001
+
+
+def test_tokens_are_counted_one_by_one_where_outcomes_would_be_too_rare():
+    """12 ** 2 texts with top-k, of a vocabulary of 100: with 50 samples tokens, with 720 outcomes."""
+    def sampler(dice, seeds=np.random.default_rng(3)):
+        ids = [1]
+        while len(ids) < 3:
+            ids.append(int(seeds.choice(100, p=Sampling(1.0, 12)(model(torch.tensor([ids]))[0, -1:])[0].numpy())))
+        return ids[1:]
+
+    model = TableModel(100, 4)
+    for samples, unit in (50, "of the tokens moved, in the order of p_target"), (720, "total variation"):
+        verdict = judge(sampler, model, ids=[1], new=2, samples=samples, top_k=12)
+        assert not verdict.wrong and verdict.distance is None and verdict.unit == unit

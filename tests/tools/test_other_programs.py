@@ -9,14 +9,14 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.probs import residual
-from nanospec.proof.foreign import walked
-from nanospec.proof.judge import verdict as judge_file
-from nanospec.proof.judge.__main__ import main, parser
-from nanospec.proof.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
-from nanospec.proof.judge.verdict import judge
+from nanospec.judge.sampler import walked
+from nanospec.judge import verdict as judge_file
+from nanospec.cli.judge import main, parser
+from nanospec.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
+from nanospec.judge.verdict import judge
 from nanospec.proof.walk import distance, target_distribution
-from nanospec.proof.zoo import samplers
-from nanospec.proof.zoo.samplers import OF_A_CHAIN
+from nanospec.judge import known_bugs as samplers
+from nanospec.judge.known_bugs import OF_A_CHAIN
 
 COOL = {"temperature": 0.7, "top_k": 2}
 FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarped")
@@ -264,6 +264,10 @@ def broken(dice):
     return 1 // 0
 
 
+def leaving(dice):
+    raise SystemExit(0)
+
+
 DISTRIBUTION = {(0,): .5, (1,): .5}
 NUMBER = 3
 """
@@ -304,6 +308,8 @@ def test_a_bug_of_a_function_is_named(mine, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("sampler, target, said", [
+    ("leaving", "target", "the sampler ends the program: SystemExit(0)"),
+    ("right", "leaving", "cannot be judged: SystemExit"),
     ("broken", "target", "cannot be judged: ZeroDivisionError"), ("none", "target", "has no attribute 'none'"),
     ("NUMBER", "target", "'int' object is not callable"), ("right", "NUMBER", "'int' object is not callable"),
     ("right", "none", "has no attribute 'none'"), ("right", "broken", "ZeroDivisionError"),
@@ -322,6 +328,17 @@ def test_a_module_that_is_not_there_is_named(capsys):
     for name in "nothing", "json:", ":dumps", ":", "":
         assert refused(["function", name, "--target", "x:y"]) == 2
         assert f"judge: {name!r} cannot be judged: " in capsys.readouterr().err
+
+
+def test_a_module_that_ends_the_program_when_it_is_imported_is_no_verdict(mine, tmp_path, capsys):
+    (tmp_path / f"{mine}.py").write_text("import sys\nsys.exit(0)")
+    assert judged(mine, "right") == 2 and "cannot be judged: SystemExit" in capsys.readouterr().err
+
+
+def test_a_target_of_probabilities_is_refused(mine, tmp_path, capsys):
+    (tmp_path / f"{mine}.py").write_text(MODULE + "\n\ndef probs(tokens):\n    return WEIGHTS[0][tokens]\n")
+    assert judged(mine, "right", "probs") == 2
+    assert "the target returns probabilities" in capsys.readouterr().err
 
 
 def test_somebody_elses_error_in_a_line(mine):

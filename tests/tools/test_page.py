@@ -1,5 +1,5 @@
-"""The page that demo.py --html writes: its numbers are the rounds', nothing on it is loaded, and no text of a model is
-run. What a browser shows is held to numbers that are computed here; that part needs Chromium and playwright.
+"""The page that `nanospec demo --html` writes: its numbers are the rounds', nothing on it is loaded, and no text of a
+model is run. What a browser shows is held to numbers that are computed here; that part needs Chromium and playwright.
 """
 
 import json
@@ -199,14 +199,14 @@ def test_a_page_of_256_tokens_is_small():
 
 
 def test_the_page_in_the_repository_is_of_these_files():
-    """Its run in the templates of today is the page itself. Its command is one that demo.py takes."""
+    """Its run in the templates of today is the page itself. Its command is one that can be given."""
     text = (ROOT / "docs" / "index.html").read_text()
     run = json.loads(Elements(text).scripts[0])
     assert page_of(run) == text, f"make it anew: {run['numbers']['command']}"
     assert len(text) < 1_000_000 and not CONTROLS.search(text)
-    python, script, *words = shlex.split(run["numbers"]["command"])
+    program, name, *words = shlex.split(run["numbers"]["command"])
     asked = parsed(words)
-    assert (python, script) == ("python", "demo.py") and asked.html == Path("docs/index.html")
+    assert (program, name) == ("nanospec", "demo") and asked.html == Path("docs/index.html")
     assert sum(shown["written"] for shown in run["rounds"]) == asked.max_new_tokens
     assert run["numbers"]["gamma"] == asked.gamma and not run["numbers"]["busy"]
 

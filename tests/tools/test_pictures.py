@@ -185,7 +185,7 @@ def test_what_a_learned_draft_model_has_accepted(drawn):
 
 NUMBERS = {"alpha": .5625, "gamma": 3, "c": .125, "v": 1.375, "speedup": 1.4375, "tokens_per_target_call": 2.5,
            "busy": False, "drafter": "chain", "method": "chain 3", "temperature": .7, "setting": "cpu, 1 thread",
-           "command": "python demo.py"}
+           "command": "nanospec demo"}
 COINS = [[(.25, .5), (.125, .25)], [(.75, .125), (.375, .9)], [(.5, .75), (.625, .875), (.0625, .625)],
          [(.99, 1.0), (.125, .375)]]
 SPENT = [(.031, .011), (.002, .005), (.004, .008), (.001, .003)]        # drafting, and the rest

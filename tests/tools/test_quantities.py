@@ -21,7 +21,8 @@ def test_alpha_is_of_what_was_judged():
 
 def test_paces():
     assert quantities.per_second(12, [1, 2, 5]) == 1.5
-    # 10 at 5 a second and 60 at 20 a second: 70 in 2 + 3 seconds. The means are 12.5, and 17.9 by count.
+    # 10 at 5 a second and 60 at 20 a second: the means are 12.5, and 17.9 by count.
+    assert quantities.per_second(70, [2, 3]) == 14
 
 
 def test_what_a_round_takes():
@@ -94,22 +95,33 @@ def test_of_eager_and_compiled_the_faster_one_counts_over_the_faster_baseline():
 
 def test_an_answer():
     """The first round has read the question, and the first plain step is the warm-up. 7 tokens in 4 seconds, then plain
-    steps of .5, .8 and 1 second. Tokens per call are of all rounds.
+    steps of .5, .8 and 1 second: the median counts, and the others are the least and the most. Tokens per call are of
+    all rounds.
     """
     its = quantities.answer_of(ROUNDS, [9.0, 1.0, 2.5, .5], [7.0, .5, 1.0, .8])
     assert its == pytest.approx({"tokens_per_target_call": 2.5, "tokens_per_s": 1.75, "baseline_tokens_per_s": 1.25,
-                                 "speedup": 1.4})
+                                 "speedup": 1.4, "least": .875, "most": 1.75, "repeated": 0})
     for plain in [7.0, .5], [.5]:                       # the first step counts where it is alone, as the round does
         its = quantities.answer_of(ROUNDS[:1], [9.0], plain)
         assert its == pytest.approx({"tokens_per_target_call": 3, "tokens_per_s": 1 / 3, "baseline_tokens_per_s": 2,
-                                     "speedup": 1 / 6})
+                                     "speedup": 1 / 6, "least": 1 / 6, "most": 1 / 6, "repeated": 0})
+
+
+@pytest.mark.parametrize("tokens, share", [
+    ([], 0), ([1] * 8, 0), ([1] * 9, 1 / 2), ([1] * 16, 8 / 9), ([*range(16)], 0),
+    ([*range(8)] * 2, 1 / 9), ([*range(8)] * 3, 9 / 17), ([*range(7), 9, *range(7), 8], 0),
+    ([*range(20), *range(5, 15)], 3 / 23)])         # runs that begin with 5, 6 and 7, of 30 - 7
+def test_how_much_a_text_repeats_itself(tokens, share):
+    """It begins again after 8 tokens: with the second 8 a run has stood there before, and then each."""
+    assert quantities.repeated(tokens) == pytest.approx(share)
 
 
 def test_waits():
-    """First tokens after 1, 2, 4 and 8 s. Then 3 s for 3 tokens, 10 s for 4, 0 s for none, and 28 s for 7."""
+    """First tokens after 1, 2, 4 and 8 s. Then 3 s for 3 tokens, 10 s for 4, none for a request of one token,
+    which does not count, and 28 s for 7."""
     found = quantities.waits_of([0, 1, 2, 4], [1, 3, 6, 12], [4, 13, 6, 40], [4, 5, 1, 8])
-    assert found == pytest.approx({"first_p50": 3, "first_p99": 8 - .03 * 4, "each_p50": (1 + 2.5) / 2,
-                                   "each_p99": 4 - .03 * 1.5})
+    assert found == pytest.approx({"first_p50": 3, "first_p99": 8 - .03 * 4, "each_p50": 2.5,
+                                   "each_p99": 4 - .02 * 1.5})
 
 
 def test_the_gain_over_plain_decoding_in_as_many_rows():

@@ -14,13 +14,10 @@ import torch
 from rich.console import Console
 from rich.progress import Progress
 
-from nanospec.cli import chat, chosen, demo, why
-from nanospec.cli.bench.measure import CallCosts
+from nanospec.cli import chat, demo, quantities, why
 from nanospec.cli.show.steps import step_text
 from nanospec.cli.show.terminal import Played, View
 from nanospec.cli.why import Parts
-from nanospec.fast.autotune import Tuning
-from nanospec.theory import speedup
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
 from training import for_target, jobs, watch
 
@@ -129,79 +126,63 @@ def test_the_table_of_the_demo_where_it_wins_or_drafts_no_chain_or_ran_twice():
 
 @pytest.fixture
 def playing(clock, monkeypatch):
-    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT; and the seed and the device of its dice."""
+    """A demo whose plain decoding takes PLAIN, and whose rounds take SPENT."""
     def rounds(target, drafter, ids, **request):
         for done, (seconds, drafter.seconds) in zip(ROUNDS, SPENT):
             clock.wind(seconds)
             yield done
 
-    given = []
     monkeypatch.setattr(demo, "speculate", rounds)
     monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
-    monkeypatch.setattr(demo, "measure_setups", lambda *_, **__: [ROW])
     monkeypatch.setattr(demo, "target_for", lambda target, drafter: target)
-    monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: given.extend([*seeds, device]) or SimpleNamespace(
-        coins=[.5]))
+    monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: SimpleNamespace(coins=[*seeds, device]))
     made = demo.Demo.__new__(demo.Demo)
-    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None)
-    made.target, made.ids, made.request = None, [1], {}
+    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None, measure=False)
+    made.target, made.ids, made.request = None, [1], {"max_new_tokens": 5}
     made.tokenizer = SimpleNamespace(decode=letters)
-    made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(make=lambda: SimpleNamespace())
-    return made, given
+    made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(
+        make=lambda: SimpleNamespace(), run=lambda *_, **__: [])
+    return made
 
 
 @pytest.mark.parametrize("html", [None, Path("page.html")])
 def test_the_demo_tells_drafting_from_the_rest(playing, html):
     """And has every round's coins where there will be a page."""
-    made, given = playing
-    made.asked.html = html
-    view = made.show(Console(file=StringIO()))
+    playing.asked.html = html
+    view = playing.show(Console(file=StringIO()))
     assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
     assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
     assert [it.rest for it in view.rounds] == pytest.approx([seconds - drafting for seconds, drafting in SPENT])
-    assert [it.coins for it in view.rounds] == ([[.5]] * 4 if html else [()] * 4)
-    assert given == ([3, "cpu"] if html else [])
+    assert [it.coins for it in view.rounds] == ([[3, "cpu"]] * 4 if html else [()] * 4)
 
 
-def test_what_the_demo_measures(playing):
-    made, _ = playing
-    done = []
-    made.method = lambda *pair: SimpleNamespace(run=lambda ids, **_: done.append(ids) or [])
-    assert made.measure() is ROW and done == [made.ids]
+@pytest.mark.parametrize("careful, turns", [(False, 3), (True, 5)])
+def test_what_was_watched_is_the_first_of_the_turns(playing, monkeypatch, careful, turns):
+    """5 tokens in .0625 s, and rounds with their drafting."""
+    asked = []
+    monkeypatch.setattr(demo, "measure_setups", lambda *its, **more: asked.append(more) or [ROW])
+    playing.asked.measure = careful
+    assert playing.measure(a_view()) is ROW
+    (plain, rounds, took), = [more["seen"] for more in asked]
+    assert plain == pytest.approx(80) and rounds == [[ROUNDS]] and asked[0]["repeats"] == turns
+    assert took[0][0] == pytest.approx([.02, .01, .012, .008])
 
 
 def test_what_the_demo_shows_while_it_runs(playing, monkeypatch):
     """Where there is a terminal: both panels, as they grow. They go away again."""
-    made, _ = playing
     monkeypatch.setattr(demo, "FRAME", -1.0)
     console = Console(file=StringIO(), width=80, height=30, force_terminal=True, legacy_windows=False)
-    made.show(console)
+    playing.show(console)
     shown = console.file.getvalue()
     assert 0 < shown.index("waiting") < shown.rindex("2.50 tokens per target call")
-
-
-def test_the_demo_chooses_gamma_by_what_was_measured(playing, monkeypatch):
-    """At this alpha, with these costs, of 1, 2 and 3 tokens: v is that of a call on one token more."""
-    made, _ = playing
-    asked = []
-    made.method = lambda *, gamma: SimpleNamespace(run=lambda ids, **_: ROUNDS[:gamma])
-    made.draft, made.sampling, made.ids = None, {}, [1] * 17
-
-    def costs(target, draft, sizes, context, **_):
-        asked.append((list(sizes), context))
-        return CallCosts(.01, {2: 1.2, 3: 1.21, 4: 2.9}, 1.0)
-
-    monkeypatch.setattr(demo, "measure_costs", costs)
-    alpha = (.5 + .25 + .125 + .75 + .875 + .625) / 6
-    gains = {gamma: speedup(alpha, gamma, .01, v) for gamma, v in ((1, 1.2), (2, 1.21), (3, 2.9))}
-    assert made.best(3) == max(gains, key=gains.__getitem__) == 2 and asked == [([2, 3, 4], 17)]
 
 
 # A conversation
 
 def test_what_an_answer_took(clock, monkeypatch, capsys):
     """10 tokens in 4 calls. After the first round, which read the question, 7 tokens in 1.75 s; after the first plain
-    step, 5 with a median of .4 s: 4 tokens a second where plain decoding writes 2.5.
+    step, 5 with a median of .4 s: 4 tokens a second where plain decoding writes 2.5. Its steps take .2 to 2 s. Of the
+    answer's three runs of 8 tokens none has stood in it before, or two if it is told so.
     """
     made = chat.Chat.__new__(chat.Chat)
     made.asked, made.console, made.sampling, made.most, made.turn = SimpleNamespace(
@@ -214,47 +195,19 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     made.ask("why?")
     err = capsys.readouterr().err
     assert words(err) == ("cut at 10 tokens; 2.50 tokens per target call, 4.0 tokens/s; plain decoding writes 2.5 "
-                          "here: 1.60 times as fast 31 of 200 tokens are left in this conversation; /new begins anew")
+                          "here: 1.60 times as fast (0.80 to 8.00) 31 of 200 tokens are left in this conversation; "
+                          "/new begins anew")
+    monkeypatch.setattr(quantities, "repeated", lambda tokens: 2 / 3)
     made.talk.left, made.most = 40, 11                                                  # a fifth, and not cut
     made.ask("why?")
     err = capsys.readouterr().err
+    assert words(err).endswith("1.60 times as fast (0.80 to 8.00); the answer repeats itself: 67% of its runs of 8 "
+                               "tokens stood in it before")
     assert err.startswith("2.50 tokens per target call") and "are left" not in err and made.turn == 2
     made.talk.ids = []
     made.most = 198
     made.ask("why?")
     assert "an answer may take 198 tokens, and of 200 197 are left after" in words(capsys.readouterr().err)
-
-
-def test_the_greeting(capsys):
-    made = chat.Chat.__new__(chat.Chat)
-    made.asked, made.name, made.how, made.method = SimpleNamespace(temperature=.7), "it", "cpu, int8", "hybrid 16"
-    for terminal, legend in (True, "accepted replacement bonus written without a draft"), (False, ""):
-        made.console = Console(file=StringIO(), width=80, force_terminal=terminal, no_color=False, color_system=None)
-        made.greet()
-        assert words(made.console.file.getvalue()) == legend
-        assert capsys.readouterr().err.splitlines() == [
-            "it: cpu, int8; hybrid 16, temperature 0.7",
-            "Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation"]
-
-
-def test_what_a_conversation_runs_in(monkeypatch):
-    """Data types are compared by a step on one token and one on five, each timed twice after a warm-up."""
-    asked, tuned = [], []
-    monkeypatch.setattr(chat, "step_seconds", lambda *its, **more: asked.append((*its, more)) or its[1])
-    monkeypatch.setattr(chat, "fastest", lambda model, dtypes, threads, seconds, turns: (
-        turns == 1 and threads == () and seconds(model) == 6 and Tuning(torch.bfloat16, 3, 1)))
-    monkeypatch.setattr(chat, "set_up", lambda model, tuning: tuned.append((model, tuning)))
-    monkeypatch.setattr(chat, "described", lambda model: "bfloat16")
-    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 3)
-    target = SimpleNamespace(device=torch.device("cpu"))
-    assert chat.tuned(SimpleNamespace(target=target, draft="draft"), "auto",
-                      lambda what, find: what == "tuning" and find()) == "cpu, bfloat16, 3 threads"
-    assert asked == [(target, tokens, {"repeats": 2, "warm_up": 1}) for tokens in (1, 5)]
-    assert tuned == [(target, Tuning(torch.bfloat16, 3, 1)), ("draft", Tuning(torch.bfloat16, 3, 1))]
-    monkeypatch.setattr(chat.torch, "get_num_threads", lambda: 1)
-    assert chat.tuned(SimpleNamespace(target=target, draft=None), "auto",
-                      lambda what, find: ("bfloat16", 1, 0)) == "cpu, bfloat16, 1 thread"
-    assert tuned[2:] == [(target, Tuning(torch.bfloat16, 1, 0))]
 
 
 # Why
@@ -276,57 +229,6 @@ def test_the_table_of_why(capsys):
     assert "speed-up: 1.49 by these parts, 1.37 measured, where reading the prompt counts" in words(out)
     assert "This machine is busy" in out
     assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
-
-
-@pytest.mark.parametrize("drafter", ["chain", "suffix"])
-def test_what_why_measures(monkeypatch, capsys, drafter):
-    """Four texts with seeds of their own, by the bench's measure; of a chain also other lengths, up to 8, and its own.
-    The first text is a warm-up. Of 124 tokens that are wanted after a prompt of 17 the context leaves 100.
-    """
-    row = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11,
-           "rounds": 4, "gamma": 30}
-    done, target = [], SimpleNamespace(config=SimpleNamespace(context=17 + 100))
-    tokenizer = SimpleNamespace(begin=[0], encode=lambda text: [1] * 16, ends={9})
-
-    def method_of(*its, gamma, **more):
-        return SimpleNamespace(name=f"{drafter} {gamma}", drafter=drafter, gamma=gamma, its=(*its, more),
-                               run=lambda ids, **request: done.append(((*its, more), ids, request)) or [])
-
-    def measure(target, draft, prompts, methods, **request):
-        done.append((target, draft, prompts, [method.its for method in methods], request))
-        return [(row, ROUNDS)]
-
-    monkeypatch.setattr(chosen, "read_pair", lambda *its: done.append(its) or (target, "draft", tokenizer))
-    monkeypatch.setattr(chosen, "method_of", method_of)
-    monkeypatch.setattr(chosen, "check_request", lambda *its, **more: done.append((its, more)))
-    monkeypatch.setattr(chosen, "setups_of", lambda *its: done.append(its) or (
-        [("eager", "its draft", None), ("compiled", "its copy", "compiler")], "this; compiled: that"))
-    monkeypatch.setattr(chosen, "options_of", lambda *its, **more: done.append((its, more)) or {"costs": 0})
-    monkeypatch.setattr(why, "longest_chain", lambda draft, most: draft == "its copy" and most)
-    monkeypatch.setattr(why, "measure", measure)
-    monkeypatch.setattr(why, "measure_costs", lambda *its, **more: done.append((its, more)) or CallCosts(
-        0, {size: 1 + size / 8 for size in its[2]}, 1.0))
-    asked = SimpleNamespace(weights="it", device="cpu", draft="gpt", prompt="prompt", temperature=.7, top_k=5, top_p=.9,
-                            gamma=30, shape=None, max_new_tokens=None, drafter=drafter, rule="block", seed=8,
-                            dtype="auto", threads=3, compile=True)
-    found, parts = why.run(chosen.Chosen(asked, 124, 4))
-    sampling, ids = {"temperature": .7, "top_k": 5, "top_p": .9}, [0] + [1] * 16
-    request = {"max_new_tokens": 100, "seed": 8, **sampling}
-    measured = request | {"stop": (), "compiler": "compiler"}
-    method = ("compiled", "its copy", drafter, "block", {"costs": 0})
-    assert done[:6] == [
-        ("it", "cpu", "gpt"), ((target, ids), {"rows": 31, "stop": {9}, **request}),
-        (target, "draft", "auto", 3, True), ((target, "draft", [ids], [drafter], {}, 30), sampling),
-        (method, ids, measured), ("compiled", "its copy", [ids] * 4, [method], measured)]
-    assert found is row and f"that; {drafter} 30, temperature 0.7, 4 texts of 100 tokens" in capsys.readouterr().err
-    if drafter == "chain":
-        sizes = [2, 3, 4, 5, 6, 7, 8, 9, 31]
-        assert done[6:] == [(("compiled", None, sizes, 17), {"compiler": "compiler", **sampling})]
-        assert parts.gamma == 30 and parts.v_of == {gamma: 1 + (gamma + 1) / 8 for gamma in (*range(1, 9), 30)}
-    else:
-        assert done[6:] == [] and parts.gamma == 0
-    asked.max_new_tokens = 70
-    assert chosen.Chosen(asked, 124, 4).request["max_new_tokens"] == 70
 
 
 # A training

@@ -24,9 +24,9 @@ from nanospec.cli.quantities import CallCosts
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
-from nanospec.fast.clock import announced
+from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import WEIGHTS
-from nanospec.files.corpus import read_texts, to_ids
+from nanospec.files.corpus import opening, read_texts, to_ids
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
@@ -50,12 +50,16 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
     ids = to_ids(sum(read_texts(text), []) if text else read_texts()[1], pair.tokenizer)
     window = min(WINDOW, pair.target.config.context)
     count = min(len(ids), tokens) // window
+    most = longest_chain(pair.draft, gamma)
+    if most >= window:
+        raise RequestError(f"drafts of {most} tokens have no place in texts of {window}")
     if not count:
         raise RequestError(f"{min(len(ids), tokens)} tokens are fewer than a text of {window}")
-    texts = ids[:len(ids) // count * count].view(count, -1)[:, :window]     # from all of it
+    texts = ids[:len(ids) // count * count].view(count, -1)             # from all of it
+    first = torch.tensor([opening(pair.tokenizer)] * count, dtype=ids.dtype, device=ids.device)
+    texts = torch.cat([first, texts], 1)[:, :window]
     setups, where = setups_of(pair.target, pair.draft, dtype, threads)
     target, small, _ = setups[-1]
-    most = longest_chain(small, gamma)
     with announced("reading the text, and measuring what calls cost"):
         stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
         costs = measure_costs(target, small, range(2, most + 2), window // 2,
@@ -119,7 +123,7 @@ def places_of_rounds(stood: Tensor) -> Tensor:
     a round; i = gamma: of the bonus token. The first place is a round's first. A place with i = 0
     is a call of the target.
     """
-    now, found = torch.zeros(len(stood), stood.shape[1] + 1, dtype=stood.dtype), []
+    now, found = stood.new_zeros(len(stood), stood.shape[1] + 1), []
     now[:, 0] = 1
     for chance in stood.unbind(-1):
         found.append(now)

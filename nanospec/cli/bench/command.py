@@ -12,7 +12,6 @@ Plain decoding, the baseline, runs in the data type, with the threads and the we
 it is fastest here.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from inspect import signature
@@ -23,6 +22,7 @@ from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options, file,
                                   option)
+from nanospec.files.paths import write_atomically, write_json
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES
 
@@ -91,6 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
     rows = run(**options)
     if rows_file:
-        rows_file.write_text(json.dumps(rows, indent=1) + "\n")
+        write_json(rows_file, rows)
     if table_file:
-        table_file.write_text(markdown.page(words), encoding="utf-8")
+        page = markdown.page(words)
+        write_atomically(table_file, lambda file: file.write(page.encode()))

@@ -2,16 +2,27 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from nanospec.cli.quantities import BUSY, CallCosts, best_of_each, numbers_of, per_second
 from nanospec.errors import SEEDS
 from nanospec.fast.autotune import Setup, weights_of
+from nanospec.fast.announce import announced
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
 from nanospec.speculate import Round, tokens_of
+
+
+class Turn(NamedTuple):
+    """Plain decoding and each method, once: plain decoding's tokens a second; of each method and
+    prompt its rounds, and their seconds.
+    """
+
+    plain: float
+    rounds: list[list[list[Round]]]
+    took: list[list[list[float]]]
 
 
 def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 256,
@@ -27,10 +38,12 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
         turns = 1
     else:
         timing |= {"repeats": 1, "warm_up": 1}
-    for _ in range(turns):
-        seconds = step_seconds(target, 1, **timing)
-        v = {m: step_seconds(target, m, **timing) / seconds for m in sizes}
-        found.append(CallCosts(draft_seconds(draft, **timing) / seconds, v, seconds))
+    with announced("measuring what calls cost", at_once=False, steps=turns) as step:
+        for _ in range(turns):
+            seconds = step_seconds(target, 1, **timing)
+            v = {m: step_seconds(target, m, **timing) / seconds for m in sizes}
+            found.append(CallCosts(draft_seconds(draft, **timing) / seconds, v, seconds))
+            step()
     return CallCosts(median(cost.c for cost in found),
                      {m: median(cost.v[m] for cost in found) for m in sizes},
                      median(cost.seconds for cost in found))
@@ -38,42 +51,48 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
 
 def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: Sequence[Method],
             repeats: int = 3, seed: int = 0, max_new_tokens: int = 128, stop: Sequence[int] = (),
-            compiler: Callable | None = None, **sampling) -> list[tuple[dict, list[Round]]]:
+            compiler: Callable | None = None, seen: Turn | None = None,
+            what: str = "measuring plain decoding and the methods, in turns",
+            **sampling) -> list[tuple[dict, list[Round]]]:
     """For each method a row of numbers, and the rounds that it is made from.
 
     Plain decoding and the methods take turns, prompt by prompt, so that all meet the same machine.
     A repeat has the same seeds, and so the same rounds. Speeds are medians over repeats, prompts
     read included. compiler: for methods that `check_fixed` allows; one turn more, the first, is for
-    the compiling.
+    the compiling. seen: the first of the repeats, if somebody has watched it already. what: what is
+    said of it while it goes on.
     """
     request = sampling | {"max_new_tokens": max_new_tokens, "stop": stop, "compiler": compiler}
     # half-way, where a call costs the mean
     context = max(len(ids) for ids in prompts) + max_new_tokens // 2
 
-    def turn() -> tuple[float, list[list[list[Round]]], list[list[list[float]]]]:
-        """Plain decoding's tokens a second; of each method and prompt, rounds and their seconds."""
+    def turn(step: Callable[[], None]) -> Turn:
         count, spent = 0, []
         rounds: list[list[list[Round]]] = [[] for _ in methods]
         took: list[list[list[float]]] = [[] for _ in methods]
         for number, ids in enumerate(prompts):
             tokens, seconds = timed(generate(target, ids, seed=(seed + number) % SEEDS, **request))
             count, spent = count + len(tokens), spent + seconds
+            step()
             for i, method in enumerate(methods):
                 done, seconds = timed(method.run(ids, seed=(seed + number) % SEEDS, **request))
                 rounds[i].append(done)
                 took[i].append(seconds)
-        return per_second(count, spent), rounds, took
+                step()
+        return Turn(per_second(count, spent), rounds, took)
 
-    if compiler:
-        turn()
     plain, of_repeats, costs = [], [], []
-    for _ in range(repeats):
-        pace, rounds, took = turn()
-        plain.append(pace)
-        of_repeats.append(took)
-        sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
-        costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
-                                   **sampling))
+    turns = repeats + bool(compiler) - bool(seen)
+    with announced(what, steps=turns * len(prompts) * (1 + len(methods))) as step:
+        if compiler:
+            turn(step)
+        for repeat in range(repeats):
+            pace, rounds, took = turn(step) if repeat or not seen else seen
+            plain.append(pace)
+            of_repeats.append(took)
+            sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
+            costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
+                                       **sampling))
     common = {"device": str(target.device), "dtype": weights_of(target),
               "busy": max(plain) > BUSY * min(plain),
               "temperature": sampling.get("temperature", 1.0),

@@ -5,7 +5,7 @@ from pathlib import Path
 from nanospec.cli.bench.questions import Questions, prompts_within
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair
-from nanospec.files.corpus import read_texts, to_ids
+from nanospec.files.corpus import opening, read_texts, to_ids
 
 # Twenty requests of five kinds, from what is hard to foresee to what can mostly be copied.
 CHAT = Path(__file__).with_name("chat.jsonl")
@@ -25,8 +25,8 @@ def held_out_prompts(pair: Pair, count: int, tokens: int = 64) -> list[list[int]
     if count * tokens > len(ids):
         raise RequestError(f"the held-out files have {len(ids)} tokens: too few for {count} "
                            f"prompts of {tokens}")
-    starts = range(0, len(ids) - tokens + 1, len(ids) // count)
-    return [ids[start:start + tokens] for start in starts][:count]
+    starts, first = range(0, len(ids) - tokens + 1, len(ids) // count), opening(pair.tokenizer)
+    return [[*first, *ids[start:start + tokens]][:tokens] for start in starts][:count]
 
 
 def repetitive_prompts(pair: Pair) -> list[list[int]]:

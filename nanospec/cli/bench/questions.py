@@ -21,6 +21,7 @@ one; the last row is all of them. In the columns:
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -34,7 +35,7 @@ from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import SEEDS, RequestError, one_line
 from nanospec.files.checkpoint import Pair
-from nanospec.files.paths import write_atomically
+from nanospec.files.paths import read_file, write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
@@ -78,7 +79,7 @@ class Questions(NamedTuple):
 def lines_of(path: Path) -> list[tuple[int, dict]]:
     """Numbers and JSON objects of a file's lines. RequestError for a line that is no object."""
     found = []
-    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = read_file(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -96,7 +97,7 @@ def lines_of(path: Path) -> list[tuple[int, dict]]:
 def read_questions(path: Path) -> Questions:
     """RequestError, with its line, for one that is no question or repeats a question_id."""
     each: list[Question] = []
-    before = 0
+    known, before = set[int | str](), 0
     for number, thing in lines_of(path):
         at = f"{path}, line {number}"
         turns: Any = thing["turns"] if "turns" in thing else [thing.get("prompt")]
@@ -107,13 +108,14 @@ def read_questions(path: Path) -> Questions:
         if type(name) not in (int, str) or not isinstance(category, str):
             raise RequestError(f"{at}: question_id is a whole number or a text, and category a "
                                "text")
-        if name in [question.id for question in each]:
+        if name in known:
             raise RequestError(f"{at}: the question_id {one_line(repr(name))} stands there twice")
+        known.add(name)
         each.append(Question(number, name, category, turns, before))
         before += len(turns)
     if not each:
         raise RequestError(f"{path} has no question")
-    return Questions(path, hashlib.sha256(path.read_bytes()).hexdigest()[:16], each)
+    return Questions(path, hashlib.sha256(read_file(path)).hexdigest()[:16], each)
 
 
 def ids_of(tokenizer: Any, turns: Sequence[str], answers: Sequence[str] = ()) -> list[int]:
@@ -174,6 +176,20 @@ def answered(write: Writer, question: Question, tokenizer: Any, seed: int) -> di
             "accept_lengths": sum(lengths, [])}
 
 
+def is_answer(line: dict) -> bool:
+    """Whether a line has what is needed of an answer that was kept."""
+    choices = line.get("choices")
+    one = choices[0] if isinstance(choices, list) and choices else None
+    if type(line.get("question_id")) not in (int, str) or not isinstance(one, dict):
+        return False
+    kinds = {"turns": str, "new_tokens": int, "wall_time": float, "accept_lengths": int}
+    lists = all(isinstance(one.get(name), list) and one[name]
+                and all(type(value) is kind for value in one[name]) for name, kind in kinds.items())
+    return (lists and len(one["new_tokens"]) == len(one["wall_time"]) == len(one["turns"])
+            and all(0 < seconds < math.inf for seconds in one["wall_time"])
+            and all(tokens > 0 for tokens in one["new_tokens"] + one["accept_lengths"]))
+
+
 class Answers:
     """One method's answers, by question_id, and the file that they are kept in, if they are: whole
     after each answer.
@@ -191,7 +207,7 @@ class Answers:
         self.found: dict[int | str, dict] = {}
         for number, line in lines_of(path) if path and path.exists() else []:
             others = line.get("settings")
-            if not isinstance(others, dict) or not {"question_id", "choices"} <= line.keys():
+            if not isinstance(others, dict) or not is_answer(line):
                 raise RequestError(f"{path}, line {number} is no answer of this bench: name "
                                    "another file")
             differ = [f"{key} {one_line(others.get(key))}, here {value}"

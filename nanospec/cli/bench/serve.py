@@ -22,7 +22,8 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_request
 from nanospec.fast.autotune import autotune
-from nanospec.fast.clock import announced, median_seconds
+from nanospec.fast.announce import announced
+from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, method_of
@@ -78,7 +79,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     found: list[dict] = []
     for count in rows:
         arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
-        turns: dict[str, list[dict[str, float]]] = {name: [] for name in makers}
+        turns: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
         for turn in range(3):
             with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
                            "of 3"):
@@ -86,7 +87,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
                     turns[name].append(served(pair, make(), count, prompts, arrivals, settings))
         for name, its in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
-                         | {key: median(one[key] for one in its) for key in its[0]})
+                         | {key: None if its[0][key] is None else median(one[key] for one in its)
+                            for key in its[0]})
     show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
                 + (f"{rate:g} requests a second" if rate else "all at once"))
     return found
@@ -123,7 +125,7 @@ def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
 
 
 def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]],
-           arrivals: Sequence[float], settings: dict) -> dict[str, float]:
+           arrivals: Sequence[float], settings: dict) -> dict[str, Any]:
     """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as
     long as there are requests for every row: in the end rows stand empty, and how many is a matter
     of how many requests there were.
@@ -159,7 +161,8 @@ def show(found: Sequence[dict], caption: str) -> None:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
               *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
-              *(f"{1e3 * row[key]:.1f}" for key in ("each_p50", "each_p99"))]
+              *("-" if row[key] is None else f"{1e3 * row[key]:.1f}"
+                for key in ("each_p50", "each_p99"))]
              for row in found]
     show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
                 "each token, ms\nmedian", "\np99"], cells, caption)

@@ -35,7 +35,6 @@ from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair,
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
-from nanospec.fast.clock import announced
 from nanospec.files.checkpoint import WEIGHTS, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
@@ -126,10 +125,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
                                       answers)
                 continue
-            with announced(f"measuring {name} and plain decoding at T = {temperature:g}, in turns"):
-                measure(pair.target, pair.draft, texts[:1], eager, repeats=1,       # warm up
-                        max_new_tokens=min(16, max_new_tokens))
-                done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, **request)
+            measuring = f"measuring {name} and plain decoding at T = {temperature:g}, in turns"
+            measure(pair.target, pair.draft, texts[:1], eager, repeats=1,           # warm up
+                    max_new_tokens=min(16, max_new_tokens), what=measuring)
+            done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, what=measuring,
+                                  **request)
             rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name}
                      for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"

@@ -1,5 +1,5 @@
-"""The page that demo.py --html writes: a run replayed round by round, the formulas, and one node to
-play with.
+"""The page that `nanospec demo --html` writes: a run replayed round by round, the formulas, and one
+node to play with.
 
 It is one file, opens in any browser and loads nothing. All that is the same on every page stands in
 web/: the HTML, its style, and a script for each view. Python adds the run, which is the rounds' own
@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.show.steps import judged
-from nanospec.cli.show.terminal import Decode, Played, printable, visible
+from nanospec.cli.show.terminal import Decode, Played, visible
+from nanospec.fast.announce import printable
 from nanospec.probs import residual
 
 WEB = Path(__file__).parent / "web"

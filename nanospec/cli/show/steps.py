@@ -1,4 +1,6 @@
-"""One round at a time, with every coin: what --step of demo.py shows. Marks as in terminal.py."""
+"""One round at a time, with every coin: what `nanospec demo --step` shows. Marks as in
+terminal.py.
+"""
 
 from collections.abc import Sequence
 

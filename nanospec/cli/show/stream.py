@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 from rich.console import Console
 
-from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, Decode, printable
+from nanospec.cli.show.terminal import ACCEPTED, BONUS, REPLACEMENT, Decode
+from nanospec.fast.announce import printable
 from nanospec.speculate import Round
 
 BYTES = 4               # of a character, at most: the tokens that may have to wait for its end

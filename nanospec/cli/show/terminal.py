@@ -17,6 +17,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from nanospec.cli.quantities import per_second
+from nanospec.files.paths import write_atomically
+from nanospec.fast.announce import printable
 from nanospec.speculate import Round
 
 ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underline", "bold blue"
@@ -25,20 +27,8 @@ TABLE_WIDTH = 100       # of numbers: one cut short would be wrong, so narrower 
 Decode = Callable[[list[int]], str]
 SHOWN: list[tuple] = []         # the arguments of each call of show_table, for what is written too
 
-# A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
-# direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
-# direction, half characters, no characters.
-UNSAFE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
-                    "\ufffe\uffff]")
 # rich's loads fonts from a network
 SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)
-
-
-def printable(text: str) -> str:
-    """What is unsafe becomes its picture if it has one, as ESC has ␛, else U+FFFD."""
-    def picture(found: re.Match) -> str:
-        return chr(0x2400 + ord(found[0])) if found[0] < " " else "\ufffd"
-    return UNSAFE.sub(picture, text)
 
 
 def visible(text: str) -> str:
@@ -156,12 +146,13 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
                bold: Sequence[bool] = ()) -> None:
     """Numbers under their columns' names; the first column is words if it is "" or "method"."""
     columns, console = tuple(columns), Console()
+    cells, caption = [[printable(cell) for cell in row] for row in cells], printable(caption)
     SHOWN.append((columns, cells, caption, bold))
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name in ("", "method") else "right")
     for i, row in enumerate(cells):
-        table.add_row(*row, style="bold" if bold and bold[i] else "")
+        table.add_row(*map(Text, row), style="bold" if bold and bold[i] else "")
     Console(width=max(console.width, TABLE_WIDTH)).print(table)
     console.print(Text(caption, "table.caption"))
 
@@ -172,7 +163,8 @@ def save_picture(draw: Callable[[Console], RenderableType], width: int, title: s
     console = Console(record=True, width=width, file=StringIO(), force_terminal=True,
                       color_system="truecolor", no_color=False)
     console.print(draw(console))
-    console.save_svg(str(path), title=title, code_format=SVG)
+    picture = console.export_svg(title=printable(title), code_format=SVG)
+    write_atomically(path, lambda file: file.write(picture.encode()))
 
 
 def note(line: str) -> None:

@@ -89,6 +89,7 @@ class Hybrid(Drafter):
             # tokens, the fewest of a class.
             matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
             self.text, self.judged = text, torch.full_like(matches, self.TRUST)
+            self.since.clear()
             self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
         self.other.begin(text, rows, hidden)
         for b in rows:

@@ -88,7 +88,8 @@ class BySurvival(ModelDrafter):
             else:
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
             sure = probs(logits).amax(-1)
-            classes.append((sure * self.CLASSES).long().clamp(max=self.CLASSES - 1))
+            places = (sure.nan_to_num() * self.CLASSES).long()      # a text with NaN fails alone
+            classes.append(places.clamp(max=self.CLASSES - 1))
             stands = stands * chance[classes[-1]]
             survival.append(stands)
             q_draft.append(sampling(logits))

@@ -24,22 +24,24 @@ accepted); and special tokens, which count as the characters that they are writt
 """
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_has, check_model, one_line
 from nanospec.methods.models.expression import Expression
 
+MOST_LOOKS = 10_000_000  # at a character of a token, while a grammar is made: some ten seconds
+MOST_ENTRIES = 2 ** 26  # of a table: half a gigabyte
 DIGIT = 256     # a state is two digits in the cache, each of which every data type holds exactly
 
 
 class Grammar:
     """An automaton over tokens. table: (states, V) int64, the next state, or -1 where the token may
-    not follow.
+    not follow. at_once: it is one of what follows a prompt, and not of the prompt.
 
     State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a row
     that is never accepted. It is read as if the text began with it; if that may not be either, the
@@ -48,8 +50,8 @@ class Grammar:
     RequestError for a state after which no token may follow, or that is none.
     """
 
-    def __init__(self, table: Tensor):
-        states = len(table)
+    def __init__(self, table: Tensor, at_once: bool = False):
+        states = len(table) + at_once
         if not 0 < states <= DIGIT ** 2 or not -1 <= int(table.min()) <= int(table.max()) < states:
             raise RequestError(f"a grammar has 1 to {DIGIT ** 2} states, and each entry is one of "
                                "them or -1")
@@ -59,6 +61,10 @@ class Grammar:
             raise RequestError(f"the grammar has a dead end: in state {dead[0]} no token may "
                                "follow")
         self.after = torch.where(self.allowed, table, table[0].clamp(min=0))
+        self.at_once = at_once
+        if at_once:             # one state more, that of a prompt, after which the text opens
+            self.allowed = F.pad(self.allowed, (0, 0, 0, 1), value=True)
+            self.after = F.pad(self.after, (0, 0, 0, 1))
 
 
 class Constrained:
@@ -79,6 +85,7 @@ class Constrained:
         self.model, self.config = model, model.config
         self.device, self.dtype = model.device, model.dtype
         self.allowed, self.after = grammar.allowed.to(model.device), grammar.after.to(model.device)
+        self.prompt = len(grammar.after) - 1 if grammar.at_once else -1     # the state of a prompt
         self.layer = len(model.new_cache(1, 1).k)           # the model's own layers come before it
 
     def new_cache(self, rows: int, slots: int) -> Cache:
@@ -94,13 +101,18 @@ class Constrained:
         cache = cache or self.new_cache(*tokens.shape)
         out = self.model(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
         logits, *hidden = out if layers else (out,)
-        states = self._states(tokens, cache, placing.get("attention_mask"))
+        states = self._states(tokens, cache, placing.get("attention_mask"), scored == 0)
         states = states[:, tokens.shape[1] - logits.shape[1]:]                  # of those scored
         logits = logits.masked_fill(~self.allowed[states], float("-inf"))
         return (logits, *hidden) if layers else logits
 
-    def _states(self, tokens: Tensor, cache: Cache, attention_mask: Tensor | None) -> Tensor:
-        """The state after every row (B, T), which is also written into its slot."""
+    def _states(self, tokens: Tensor, cache: Cache, attention_mask: Tensor | None,
+                of_prompt: bool) -> Tensor:
+        """The state after every row (B, T), which is also written into its slot.
+
+        What is read without being scored is a prompt, all of it but its last token. Where the text
+        opens after a prompt, its tokens have a state of their own, also if they are read again.
+        """
         (B, T), device = tokens.shape, tokens.device
         slots, row = cache.next_slots(T), torch.arange(B, device=device)
         parents = slots - 1                         # (B, T), slots too; -1 before the first token
@@ -111,57 +123,79 @@ class Constrained:
         k, v = cache.k[self.layer], cache.v[self.layer]                         # (B, S, H_kv, D)
         known = DIGIT * k[:, :, 0, 0].long() + v[:, :, 0, 0].long()             # (B, S)
         for t in range(T):
-            parent = parents[:, t]
-            before = torch.where(parent < 0, 0, known[row, parent])
-            known[row, slots[:, t]] = self.after[before, tokens[:, t]]
+            parent, own = parents[:, t], slots[:, t]
+            before = torch.where(parent < 0, max(self.prompt, 0), known[row, parent])
+            after = self.after[before, tokens[:, t]]
+            if self.prompt >= 0:
+                again = (before == self.prompt) & (known[row, own] == self.prompt)
+                after = torch.where(again | of_prompt, self.prompt, after)
+            known[row, own] = after
         states = known.gather(1, slots)
+        if of_prompt:                                   # what an earlier text has left behind it
+            behind = torch.arange(known.shape[1], device=device) > slots[:, -1:]
+            k.masked_fill_(behind[:, :, None, None], 0)
+            v.masked_fill_(behind[:, :, None, None], 0)
         k[row[:, None], slots] = (states // DIGIT)[:, :, None, None].to(k.dtype)
         v[row[:, None], slots] = (states % DIGIT)[:, :, None, None].to(v.dtype)
         return states
 
 
-def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n") -> Grammar:
-    """What follows the last `opens` of a text matches `pattern`, whole, as `re.fullmatch` says, and
-    then the text ends. Before it, and in a text without it, every token may follow.
+def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -> Grammar:
+    """What follows the prompt matches `pattern`, whole, as `re.fullmatch` says, and then the text
+    ends. With `opens`, say a line break, it is what follows the last one of a text; before it, and
+    in a text without it, every token may follow.
 
     tokenizer: one of files/, for a model of vocab_size tokens. A token may follow if its characters
     may, one after the other, which no part of a character may; one of the tokenizer's `ends` may
     follow where the pattern is through.
-    opens: must stand at the end of a token.
+    opens: if not empty, it must stand at the end of a token.
     No token may follow after which no tokens could spell the rest.
     RequestError as Expression, where the tokens spell no text of the pattern, or it has a place for
     `opens`, and where no token ends so.
-    Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after a line break {"age": 7}, or
+    Example: grammar_of(r'\\{"age": \\d\\d?\\}', tokenizer, V): after the prompt {"age": 7}, or
     another age.
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
     opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
-    if not opening:
+    if opens and not opening:
         raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing "
                            "would open the text")
     ends, expression = sorted(tokenizer.ends), Expression(pattern)
-    spelt = {token: piece for token, piece in enumerate(pieces)
-             if piece and "\ufffd" not in piece and token not in tokenizer.ends}
+    spelt = spelling_tree({token: piece for token, piece in enumerate(pieces)
+                           if piece and "\ufffd" not in piece and token not in tokenizer.ends})
     # State 0 is before the text opens, and the last one after its end: there the end is written
     # again.
-    rows, order, number = [[0] * vocab_size], [expression.begin], {expression.begin: 1}
+    none = torch.full((vocab_size,), -1, device="cpu")
+    rows, order, number, looked = [none * 0], [expression.begin], {expression.begin: 1}, 0
     for state in order:                                     # it grows meanwhile
-        rows.append([-1] * vocab_size)
-        for token, piece in spelt.items():
-            after = reduce(expression.after, piece, state)
-            if after and after not in number:
-                order.append(after)
-                number[after] = len(order)
-            rows[-1][token] = number.get(after, -1)
+        found: dict[int, int] = {}
+        open_: list[tuple[dict, Any]] = [(spelt, state)]
+        while open_:
+            node, here = open_.pop()
+            looked += len(node) * len(here)
+            for character, below in node.items():
+                if character == "":                         # a token ends here
+                    found |= dict.fromkeys(below, number.setdefault(here, len(number) + 1))
+                    continue
+                after = expression.after(here, character)
+                if after:
+                    open_.append((below, after))
+        order += list(number)[len(order):]
+        rows.append(none.index_put((torch.tensor([*found], dtype=torch.int64, device="cpu"),),
+                                   torch.tensor([*found.values()], dtype=torch.int64,
+                                                device="cpu")))
         expression.check_size(len(order))
-    table = torch.tensor([*rows, [-1] * vocab_size])
+        if looked > MOST_LOOKS or len(order) * vocab_size > MOST_ENTRIES:
+            raise RequestError(f"the pattern {one_line(pattern)!r} is too large for a vocabulary "
+                               f"of {vocab_size:,} tokens")
+    table = torch.stack([*rows, none])
     table[0, opening] = 1
     # Below, -1 is a state, too, the last of all: none leads on from it.
-    may_end = torch.tensor([False, *(() in state for state in order), True, False])
+    may_end = torch.tensor([False, *(() in state for state in order), True, False], device="cpu")
     table[may_end.nonzero(), ends] = len(table) - 1
-    leads = torch.zeros(len(may_end), len(may_end), dtype=torch.bool)
-    leads[torch.arange(len(table))[:, None], table] = True
+    leads = torch.zeros(len(may_end), len(may_end), dtype=torch.bool, device="cpu")
+    leads[torch.arange(len(table), device="cpu")[:, None], table] = True
     alive, new = torch.zeros_like(may_end), may_end         # tokens lead from there to an end
     while new.any():
         alive = alive | new
@@ -173,4 +207,15 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "\n")
     if (table[1:, opening] >= 0).any():
         raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no "
                            "place for it")
-    return Grammar(table)
+    return Grammar(table, at_once=not opens)    # then nothing led on from state 0: it is gone
+
+
+def spelling_tree(pieces: dict[int, str]) -> dict:
+    """Character -> what may follow it, the same again; under "" stand the tokens that end there."""
+    tree: dict = {}
+    for token, piece in pieces.items():
+        node = tree
+        for character in piece:
+            node = node.setdefault(character, {})
+        node.setdefault("", []).append(token)
+    return tree

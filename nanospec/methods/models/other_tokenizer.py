@@ -13,15 +13,17 @@ and no walk of the text shows it.
 
 Which tokens do both have? Those with the same bytes, whatever the tokenizers' files write for them:
 GPT-2's letter for a blank is not a blank, and half a character is no text. A special token has no
-bytes, and is shared with none. Only the end of a text is one and the same in both. If several ids
+bytes: it is shared with the one of its name, and the end of a text is one and the same in both,
+whatever its names. And if all that both have has one id in both, they are two versions of one
+tokenizer, in which special tokens of one id are one, too. If several ids
 of one tokenizer have the same bytes, the last one counts. It is the one that texts have: what is
 added to a vocabulary stands after the rest and is looked for first, and the bytes that a tokenizer
 keeps for rare characters stand before the letters.
 
 What is read for a token that the draft model lacks? One token has one slot of its cache, so it
 cannot be several. Its longest ending that is a token stands for it: " function" is read as
-"function", or as "tion". A special token is read as end of text, the only border between texts that
-the draft model is sure to know.
+"function", or as "tion". A special token that it lacks is read as end of text, the only border
+between texts that the draft model is sure to know.
 
 Left out: reading the text in the draft model's own tokens, which needs a cache whose slots are not
 the text's places. String-level exact match is by_string.py.
@@ -52,7 +54,7 @@ class Tables(NamedTuple):
 
 def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
     """The tables between two tokenizers of files/, which have `spellings`, the bytes of every id or
-    None for no text, and `end_of_text`.
+    None for no text, `special`, the special tokens by name, and `end_of_text`.
 
     vocab_size: V of the target, which may have ids that are no tokens.
     PairError if not one string is a token of both, or the target's tokenizer has more tokens than
@@ -69,15 +71,20 @@ def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
               for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
         raise PairError("the draft model's tokenizer and the target's have no token in common")
-    shared[target.end_of_text] = draft.end_of_text
+    shared |= {target.special[name]: draft.special[name]
+               for name in target.special.keys() & draft.special.keys()}
+    if all(token == own for token, own in shared.items()):
+        same = {*target.special.values()} & {*draft.special.values()}
+        shared |= {token: token for token in same}
+    shared.setdefault(target.end_of_text, draft.end_of_text)
     read_as = [draft.end_of_text] * vocab_size
     for token, spelling in enumerate(spellings):
         endings = (spelling[start:] for start in range(len(spelling))) if spelling else ()
         read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft),
-                              draft.end_of_text)
+                              shared.get(token, draft.end_of_text))
     ids = sorted(shared)
-    return Tables(torch.tensor(ids), torch.tensor([shared[token] for token in ids]),
-                  torch.tensor(read_as))
+    return Tables(*(torch.tensor(its, device="cpu")
+                    for its in (ids, [shared[token] for token in ids], read_as)))
 
 
 class OtherTokenizer(nn.Module):

@@ -78,8 +78,8 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
         ws.append(torch.where(drawn, ws[i] * p_of_x[:, i] / q_of_x[:, i], 0.0).clamp(max=1))
     w = torch.stack(ws, 1)                                                                  # (B, n)
 
-    # Of every row, what the token after it was drawn from; zeros for the last.
-    q_after = draft.q_draft.roll(-1, 1)
+    # Of every row, what the token after it was drawn from; zeros for the last, as in `verify`.
+    q_after = F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))
     covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)     # Z; of the last row, w
     # How often no longer cut is made; 0 where w = 1 and p = q: a longer one always is.
     reached = covered + 1 - w

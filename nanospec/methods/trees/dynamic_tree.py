@@ -44,6 +44,10 @@ class DynamicTree(TreeOfModel):
             if number < 1:
                 raise RequestError(f"a tree's {name} must be 1 or more, got {number}")
         self.depth = longest_chain(draft, depth or min(1 + count // width, count))
+        if width * (self.depth - 1) > count:        # there is room for as many rows as in a draft
+            raise RequestError(f"a tree of width {width} and depth {self.depth} is grown from "
+                               f"{width * (self.depth - 1)} rows that the draft model reads: then "
+                               f"its size must be as large, got {count}")
         self.reader = tree_reader_of(draft, self.depth)
         self.layers = self.reader.layers
 

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import product
 from numbers import Real
 
-from nanospec.errors import RequestError, check_gamma, one_line
+from nanospec.errors import MOST_ROWS, RequestError, check_gamma, one_line
 
 Topology = list[int]
 
@@ -46,6 +46,9 @@ def published(tree: list) -> Topology:
     an elder sibling.
     Examples: [-1, 0, 1, 0] and [[0], [0, 0], [1]] are both [-1, 0, 0, 1].
     """
+    if len(tree) > MOST_ROWS or any(isinstance(path, list) and len(path) > MOST_ROWS
+                                    for path in tree):
+        raise ValueError(f"a tree has at most {MOST_ROWS} rows")
     if tree[:1] == [-1] and all(type(parent) is int for parent in tree):
         paths: list[tuple[int, ...]] = [()]
         for row, parent in enumerate(tree[1:], 1):

@@ -7,7 +7,7 @@ from nanospec.proof.zoo.plant import bug
 RATIO = "p_of_x / q_of_x"
 COIN = "dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))"
 COUNT = ".long().cumprod(-1).sum(-1)"
-LEFT = "residual(p_target[b, accepted], draft.q_draft[b, following])"
+LEFT = "residual(p_target[b, accepted], q_after[b, accepted])"
 RESIDUAL = "left = (p_target - q_draft).clamp(min=0)"           # of probs.py
 SCORE = "p_target = sampling(logits)"
 DRAW = "tokens.append(dice.pick(q_draft[-1]))"
@@ -49,8 +49,8 @@ RESIDUALS = [
         (RESIDUAL, RESIDUAL + ".softmax(-1)"), file="probs"),
     bug("residual-pointwise", "SafeAILab/EAGLE@2f982e2, xllm#2175",
         "q_draft is subtracted at the draft token only",
-        "T1", (LEFT, "residual(p_target[b, accepted], draft.q_draft[b, following] * "
-                     f"{ONE_HOT}(draft.tokens[b, following], p_target.shape[2]))")),
+        "T1", (LEFT, "residual(p_target[b, accepted], q_after[b, accepted] * "
+                     f"{ONE_HOT}(draft.tokens.roll(-1, 1)[b, accepted], p_target.shape[2]))")),
     bug("residual-absolute", "generic", "|p_target - q_draft|", "T1",
         (RESIDUAL, "left = (p_target - q_draft).abs()"), file="probs"),
     bug("residual-argmax", "generic", "the replacement is the residual's likeliest token", "T1",
@@ -90,8 +90,8 @@ ROWS = [
          "residual(p_target[b, (accepted - 1).clamp(min=0)]")),
     bug("bonus-from-draft", "generic",
         "the last draft token's q_draft is subtracted from the bonus", "T1",
-        ("(accepted + 1) % draft.tokens.shape[1]",
-         "(accepted + 1).clamp(max=draft.tokens.shape[1] - 1)")),
+        ("F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))",
+         "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
 ]
 
 RANDOMNESS = [

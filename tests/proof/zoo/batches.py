@@ -102,7 +102,8 @@ SERVED = [
          "alive = [b for b, request in enumerate(self.running) if not request.done][:self.rows - len(self.waiting)]"),
         file="serving.server"),
     bug("a-request-goes-on-with-the-row-s-dice", "vllm#6038", "the request before it has used up some of the row's "
-        "uniforms", "alone: chain, token", ("dice.generators[b] = torch.Generator().manual_seed(seed)", "pass"),
+        "uniforms", "alone: chain, token",
+        ('dice.generators[b] = torch.Generator("cpu").manual_seed(check_seed(seed))', "pass"),
         file="serving.rows"),
     bug("a-prompt-in-another-row", "generic", "a newcomer's keys and values are put into the first row",
         "served", ("self.cache.put([b], prompt.cache)", "self.cache.put([0], prompt.cache)"), file="serving.server"),

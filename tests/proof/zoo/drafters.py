@@ -33,8 +33,8 @@ STACKS = [
         ("gamma).clamp(max=gamma) + 1", "gamma - 1).clamp(max=gamma - 1) + 2"), file="methods.stack"),
 ]
 
-BEFORE = "before = torch.where(parent < 0, 0, known[row, parent])"
-STATE = "known[row, slots[:, t]] = self.after[before, tokens[:, t]]"
+BEFORE = "before = torch.where(parent < 0, max(self.prompt, 0), known[row, parent])"
+STATE = "known[row, own] = after"
 
 GRAMMARS = [
     bug("a-state-that-is-not-rolled-back", "generic; vllm#48197 tells of several", "the first mask of a round is that "

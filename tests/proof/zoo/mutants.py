@@ -63,9 +63,9 @@ RANDOMNESS = [
            (DRAW, "own = Dice([g.initial_seed() for g in dice.generators]) if hasattr(dice, 'u') else dice; "
                   "own.refill(1); tokens.append(own.pick(q_draft[-1]))")),
     mutant("more-rows-more-draws", "the more rows a batch has, the further every generator moves on",
-           "alone: chain, token", ("torch.rand(uniforms, generator=generator, dtype=self.dtype)",
+           "alone: chain, token", ("torch.rand(uniforms, generator=generator, dtype=self.dtype, device=\"cpu\")",
                                    "torch.rand(uniforms - 1 + len(self.generators), generator=generator, "
-                                   "dtype=self.dtype)[:uniforms]"), file="dice"),
+                                   "dtype=self.dtype, device=\"cpu\")[:uniforms]"), file="dice"),
     mutant("pick-can-be-zero", "at u = 0 a token of weight 0 is drawn", "support", ("right=True", "right=False"),
            file="dice"),
 ]

@@ -1,0 +1,144 @@
+"""What a class has handed in: a folder or a zip for each student, with the exercises wherever in it they lie.
+
+A clone, a download of the whole project, a folder in a zip, a zip in a folder: the file that a student has changed is
+found. What is not looked at is named, so that nobody quietly gets the marks of somebody who handed in nothing. All of
+it may come from a stranger: only plain files are read, none beyond `catalogue.LONGEST`, and no link is followed.
+"""
+
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from lessons.check.catalogue import ENTRIES, LONGEST, read, untouched
+from nanospec.errors import one_line
+
+FILES_AT_MOST = 20_000      # that are looked at for one student
+ZIP_AT_MOST = 2 ** 28       # bytes of a zip
+NOT_THEIRS = {"answers", "check", "__MACOSX", "__pycache__"}        # folders of a clone, and of a Mac's zip
+EXERCISES = {entry.file: entry for entry in ENTRIES.values()}
+ALMOST = re.compile(r"(?i)^ex(ercise)?[ _-]*0*\d{1,2}\b.*\.(py|ipynb|txt)$|^ex\d\d_.*\.(py|ipynb|txt)$")
+ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
+NAMED = 3                   # things that are named for a student; the others are counted
+
+Where = tuple[str, ...]     # folders and a name, inside what was handed in
+Found = tuple[Where, Callable[[], bytes]]
+
+
+@dataclass
+class HandIn:
+    """files: name of an exercise -> its text.  notes: what was not looked at, or could not be read."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def students(folder: Path) -> tuple[dict[str, Path], list[str]]:
+    """Name -> folder or zip, and the names of what is neither."""
+    there, strange = {}, []
+    for path in sorted(folder.iterdir(), key=lambda path: (path.stem if is_zip(path.name) else path.name, path.name)):
+        if path.name.startswith(".") or path.name == "__MACOSX":
+            continue
+        if not path.is_dir() and not is_zip(path.name):
+            strange.append(one_line(path.name))
+            continue
+        name = one_line(path.name if path.is_dir() else path.stem)
+        there[name if name not in there else one_line(f"{name} ({path.name})")] = path
+    return there, strange
+
+
+def handed_in(path: Path) -> HandIn:
+    """What that student's folder or zip holds."""
+    found, texts, strange = HandIn(), {}, []
+    whole = in_folder(path, strange) if path.is_dir() else in_zip(path, (), strange)
+    looked_at = 0
+    try:
+        for looked_at, (where, text) in enumerate(islice(whole, FILES_AT_MOST), 1):
+            name = where[-1]
+            if name in EXERCISES:
+                try:
+                    one = where, text()
+                    texts.setdefault(name, []).append(one)
+                except DAMAGED as error:
+                    strange.append(f"{shown(where)}: {reason(error)}")
+            elif (ALMOST.match(name) and ".mine" not in name) or name.lower().endswith(ARCHIVES):
+                strange.append(shown(where))
+    except DAMAGED as error:
+        strange.append(f"{one_line(path.name)}: {reason(error)}")
+    for name, choice in texts.items():
+        found.files[name], said = chosen(name, choice)
+        found.notes += said
+    if not texts:
+        found.notes.append(f"no exercise found, such as {next(iter(EXERCISES))}")
+    if looked_at == FILES_AT_MOST:
+        found.notes.append(f"only {FILES_AT_MOST:,} of its files were looked at")
+    if strange:
+        more = f", and {len(strange) - NAMED} more" * (len(strange) > NAMED)
+        found.notes.append(f"not looked at: {', '.join(strange[:NAMED])}{more}")
+    return found
+
+
+def chosen(name: str, choice: list[tuple[Where, bytes]]) -> tuple[bytes, list[str]]:
+    """Of several files of that name: what was changed before what was not, then what lies less deep."""
+    choice.sort(key=lambda one: (untouched(one[1], EXERCISES[name]), len(one[0]), one[0]))
+    taken, text = choice[0]
+    others = [where for where, other in choice[1:] if other != text and not untouched(other, EXERCISES[name])]
+    return text, [f"{shown(taken)} is judged, and not {', '.join(map(shown, others[:NAMED]))}"] * bool(others)
+
+
+def in_folder(top: Path, strange: list[str]) -> Iterator[Found]:
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not left_out(name))
+        inside = Path(folder).relative_to(top).parts
+        for name in sorted(files):
+            if name.startswith("."):
+                continue
+            path, where = Path(folder) / name, (*inside, name)
+            if is_zip(name):
+                yield from in_zip(path, where, strange)
+            else:
+                yield where, lambda path=path: read(path, follow=False)
+
+
+def in_zip(path: Path, at: Where, strange: list[str]) -> Iterator[Found]:
+    """Its members, each read up to LONGEST: what a zip says of their sizes need not be so."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(read(path, most=ZIP_AT_MOST, follow=not at))) as archive:
+            for member in archive.infolist():
+                inside = tuple(member.filename.replace("\\", "/").split("/"))
+                if not member.is_dir() and not any(map(left_out, inside)):
+                    yield (*at, *inside), lambda member=member: unpacked(archive, member)
+    except DAMAGED as error:
+        strange.append(f"{shown(at or (path.name,))}: {reason(error)}")
+
+
+def unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):      # others unpack without a bound
+        raise ValueError("packed in a way that is not read here")
+    with archive.open(member) as file:
+        text = file.read(LONGEST + 1)
+    if len(text) > LONGEST:
+        raise ValueError(f"longer than {LONGEST:,} bytes")
+    return text
+
+
+def is_zip(name: str) -> bool:
+    return name.lower().endswith(".zip")
+
+
+def left_out(name: str) -> bool:
+    return name in NOT_THEIRS or name.startswith(".") and name not in (".", "..")
+
+
+def shown(where: Where) -> str:
+    return one_line("/".join(where))
+
+
+def reason(error: Exception) -> str:
+    return one_line(error.strerror if isinstance(error, OSError) and error.strerror else error)

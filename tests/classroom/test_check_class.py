@@ -1,0 +1,175 @@
+"""What a class hands in, as it really does: deep folders, zips, copies, pipes; and what a teacher is told of it."""
+
+import csv
+import io
+import json
+import os
+import stat
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+
+from lessons.check import EXERCISES, alike
+from lessons.check.alike import form
+from lessons.check.catalogue import stub
+from lessons.check.handed import handed_in, students
+from lessons.check.marks import for_gradescope, points, table
+from lessons.check.workers import found, found_in
+
+FILE = "ex02_total_variation.py"
+RIGHT = EXERCISES[2].answer
+STUB = stub(RIGHT)
+NINE = EXERCISES[9].answer
+RENAMED = """import math
+
+
+def expected_tokens(accept_rate: float, g: int) -> float:
+    return sum(accept_rate ** k for k in range(g + 1))      # a sum
+
+
+def best_gamma(rate, cost: float, time, limit: int) -> int:
+    \"""The best.\"""
+    return max(range(1, limit + 1), key=lambda g: expected_tokens(rate, g) / (g * cost + time(g + 1)))
+"""
+
+
+def laid(folder, texts):
+    """Files below that folder: path -> text."""
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return folder
+
+
+def zipped(path, texts, how=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", how) as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    return path
+
+
+CLONE = {f"nanospec-main/lessons/{folder}/{FILE}": text for folder, text in
+         (("answers", RIGHT), ("check", "EXERCISE = 1"), ("exercises", "mine"))}
+
+
+@pytest.mark.parametrize("texts", [
+    {FILE: "mine"}, {f"exercises/{FILE}": "mine"}, CLONE, {f"__MACOSX/._{FILE}": "\0", f"a/b/{FILE}": "mine"},
+    {f"lessons/exercises/{FILE}": STUB, f"homework/of/week 1/{FILE}": "mine"},
+    {FILE: STUB.replace("\n", "\r\n"), f"b/{FILE}": "mine"}])
+def test_an_exercise_is_found_wherever_it_lies(tmp_path, texts):
+    """In a folder, in a zip, in a zip in a folder. What was changed comes before what was handed out."""
+    for path in (laid(tmp_path / "folder", texts), zipped(tmp_path / "all.zip", texts),
+                 zipped(laid(tmp_path / "other", {"note.txt": ""}) / "all.zip", texts).parent):
+        handed = handed_in(path)
+        assert handed.files == {FILE: b"mine"} and not handed.notes
+
+
+def test_two_that_differ_are_named(tmp_path):
+    handed = handed_in(laid(tmp_path, {FILE: "one", f"old/{FILE}": "two", f"older/{FILE}": "one"}))
+    assert handed.files[FILE] == b"one" and handed.notes == [f"{FILE} is judged, and not old/{FILE}"]
+
+
+@pytest.mark.parametrize("name", ["ex2.py", "exercise 2.py", "ex02_total_variation (1).py", "Ex02_Total_Variation.py",
+                                  "ex02_total_variation.ipynb", "homework.tar.gz", "all.7z"])
+def test_nobody_hands_in_nothing_without_a_word(tmp_path, name):
+    assert name in "\n".join(handed_in(laid(tmp_path, {f"a/{name}": RIGHT})).notes)
+
+
+def test_a_folder_for_each_student(tmp_path):
+    """Or a zip; what is neither is named, and names are such that no terminal obeys them."""
+    laid(tmp_path, {f"ann/{FILE}": "1", f"__MACOSX/ann/._{FILE}": "2", ".DS_Store": "3", "ben.py": "4"})
+    zipped(tmp_path / "ann.zip", {FILE: "5"})
+    zipped(tmp_path / "cid.ZIP", {FILE: "6"})
+    (tmp_path / "\33[31mdan").mkdir()
+    there, strange = students(tmp_path)
+    assert sorted(there) == ["ann", "ann (ann.zip)", "cid", "\ufffd[31mdan"] and strange == ["ben.py"]
+
+
+def crowded(path):
+    """A zip with a bomb, and one packed in a way that has no bound."""
+    zipped(path, {FILE: bytes(2 ** 24)})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("ex01_pick.py", "1")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path):
+    """Nothing of a neighbour's is read, either."""
+    laid(tmp_path, {f"ann/{FILE}": RIGHT, "long/ex09_how_fast.py": b"#" * 10 ** 6})
+    for name in "pipe", "zero", "link":
+        (tmp_path / name).mkdir()
+    os.mkfifo(tmp_path / "pipe" / FILE)
+    (tmp_path / "zero" / FILE).symlink_to("/dev/zero")
+    (tmp_path / "link" / FILE).symlink_to(tmp_path / "ann" / FILE)
+    os.mkfifo(tmp_path / "hose.zip")
+    (tmp_path / "torn.zip").write_bytes(zipped(tmp_path / "a.zip", {FILE: RIGHT}).read_bytes()[:200])
+    crowded(tmp_path / "bomb.zip")
+    said = {name: "\n".join(handed_in(tmp_path / name).notes) for name in
+            ("pipe", "zero", "link", "hose.zip", "torn.zip", "bomb.zip", "long")}
+    for name, words in {"pipe": "no plain file", "zero": "a link", "link": "a link", "hose.zip": "no plain file",
+                        "torn.zip": "not a zip", "bomb.zip": "longer than", "long": "longer than"}.items():
+        assert "no exercise found" in said[name] and words in said[name], name
+    assert "ex01_pick.py: packed in a way" in said["bomb.zip"]
+
+
+def test_the_same_but_for_names_remarks_and_annotations():
+    entry = EXERCISES[9]
+    mine = form(NINE.encode(), entry)
+    assert mine[1] >= alike.SHORT and RENAMED != NINE
+    assert form(RENAMED.encode(), entry) == form(b"\xef\xbb\xbf# mine\n" + NINE.encode(), entry) == mine
+    for other in NINE.replace("gamma + 1", "gamma + 2"), NINE.replace("sum(", "max("), stub(NINE):
+        assert form(other.encode(), entry) != mine
+    for harm in "def f(:", "\0", "x = " + "-" * 50_000 + "1", "x = a" + ".a" * 50_000:
+        assert form(harm.encode(), entry) == ("", 0)
+
+
+def seen(text: str, number: int) -> dict:
+    digest, size = form(text.encode(), EXERCISES[number])
+    return found(True) | {"form": digest, "size": size, "shipped": digest == form(EXERCISES[number].answer.encode(),
+                                                                                  EXERCISES[number])[0]}
+
+
+def test_who_shares_with_whom():
+    """Short answers are alike by themselves, and stand in parentheses; alone they accuse nobody."""
+    everybody = {"ann": {2: seen(RIGHT, 2), 9: seen(NINE, 9)}, "ben": {2: seen(RIGHT, 2), 9: seen(RENAMED, 9)},
+                 "cid": {2: seen(RIGHT.replace("one", "p"), 2), 9: found(False, "missing")}}
+    shared = alike.same(everybody)
+    assert shared["ann"] == (True, "ben 9 (2)") and shared["ben"] == (True, "ann 9 (2)")
+    assert shared["cid"] == (False, "others (2)")
+    assert alike.shipped(everybody["ben"]) == (True, "9 (2)") and alike.shipped(everybody["cid"]) == (False, "(2)")
+
+
+SLOW = "def accept_or_replace(x, p_target, q_draft, dice):\n    return dice.pick(p_target)\n"
+
+
+def test_points_are_difficulty_and_half_for_what_is_only_slow(tmp_path):
+    path = tmp_path / "ex03_accept_or_replace.py"
+    path.write_text(SLOW)
+    slow = found_in(EXERCISES[3], path)
+    assert not slow["solved"] and slow["slow"]
+    assert [points(EXERCISES[number], result) for number, result in
+            ((3, slow), (3, found(True)), (3, found(False, "time")), (7, found(True)))] == [1, 2, 0, 4]
+
+
+def test_a_sheet_has_no_formula(tmp_path):
+    name, note = '=HYPERLINK("http://a.b","c")', "@sum"
+    results = {number: found(False, "missing") for number in EXERCISES}
+    everybody = SimpleNamespace(results={name: results}, notes={name: [note]}, solved=lambda _: 0, points=lambda _: 0.0)
+    row = list(csv.reader(io.StringIO(table(everybody, [name]))))[1]
+    assert row[0] == "'" + name and row[-1] == "'" + note and row[-5:-3] == ["0", "0"]
+
+
+def test_what_gradescope_reads():
+    results = {number: found(number == 2) for number in EXERCISES} | {3: found(False, "time", "no end")}
+    said = json.loads(json.dumps(for_gradescope(results, ["a note"])))
+    assert said["score"] == 1 and said["output"] == "a note" and len(said["tests"]) == len(EXERCISES)
+    third = said["tests"][2]
+    assert (third["score"], third["max_score"], third["status"], third["output"]) == (0, 2, "failed", "time: no end")
+    assert {test["status"] for test in said["tests"]} == {"passed", "failed"}
+
+
+def test_an_errors_words_move_no_cursor(tmp_path):
+    path = tmp_path / FILE
+    path.write_text("raise ValueError('\\33[2J\\n=1')")
+    assert "\33" not in found_in(EXERCISES[2], path)["why"] and stat.S_ISREG(path.stat().st_mode)

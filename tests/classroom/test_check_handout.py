@@ -1,0 +1,174 @@
+"""What a class gets: no answer as text, a checker that works without them; and a variant of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lessons.check import catalogue, seeds, variants
+from lessons.check.catalogue import ENTRIES, stub
+from lessons.check.command import main
+from lessons.check.handout import LEFT_OUT
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = {number: variants.run(ENTRIES[number].source) for number in variants.DRAWN}
+
+
+@pytest.fixture(scope="module")
+def handed_out(tmp_path_factory):
+    """A handout, without the library's weights and the docs; a student's command in it."""
+    folder = tmp_path_factory.mktemp("class") / "handout"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lessons.check.handout.WHOLE", ("pyproject.toml",))
+        assert main(["--handout", str(folder)]) == 0
+    (folder / "nanospec").symlink_to(ROOT / "nanospec")
+
+    def check(*options):
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        return subprocess.run([sys.executable, "-m", "lessons.check", *options], cwd=folder, capture_output=True,
+                              text=True, env=environment)
+    return folder, check
+
+
+def lines(source: str) -> set[str]:
+    """Of a program, those that are long enough to be known again."""
+    return {line.strip() for line in source.splitlines() if len(line.strip()) > 40}
+
+
+def test_no_answer_lies_in_it_as_text(handed_out):
+    """The lessons show some of it, and the library more: that is what they are for."""
+    folder, _ = handed_out
+    seen = set().union(*(lines(path.read_text()) for path in (folder / "lessons" / "check").glob("*.py")))
+    for entry in ENTRIES.values():
+        assert (folder / "lessons" / "exercises" / entry.file).read_text() == stub(entry.answer)
+        assert not (lines(entry.answer) - lines(stub(entry.answer))) & seen
+    assert not (folder / "lessons" / "answers").exists()
+    assert not any("`lessons/answers/`" in path.read_text() for path in (folder / "lessons").glob("*.py"))
+    readme = (folder / "lessons" / "README.md").read_text()
+    assert "answers/" not in readme and "--answer" not in readme and "--grade" not in readme
+    assert "In this folder, run this once" in readme
+    there = {path.stem for path in (folder / "lessons" / "check").iterdir()}
+    assert {"desk", "checks"} <= there and not there & {"ex01_pick", "rounds", "grade", "handout", "variants"}
+
+
+def test_the_checker_works_without_answers(handed_out):
+    """A mistake in one of two functions is named, where the answer of the other is needed. Hints, but no answer."""
+    folder, check = handed_out
+    path = folder / "lessons" / "exercises" / "ex09_how_fast.py"
+    assert "0 of 21 solved" in check("--list").stdout
+    path.write_text(ENTRIES[9].answer.replace("gamma * c + v(gamma + 1)", "v(gamma + 1)"))
+    said = check("9").stdout
+    assert "draft-is-free" in said and "--answer" not in said
+    path.write_text(ENTRIES[9].answer)
+    said = check("9")
+    assert said.returncode == 0 and "solved." in said.stdout and "--answer" not in said.stdout
+    assert check("9", "--answer").stdout == "Your teacher has the answers.\n"
+    assert check("--reset", "9").returncode == 0 and path.read_text() == stub(ENTRIES[9].answer)
+    assert "hint 1 of" in check("9", "--hint").stdout
+    refused = check("--grade", ".")
+    assert refused.returncode == 2 and "class's copy" in refused.stderr and "Traceback" not in refused.stderr
+
+
+@pytest.mark.parametrize("where, words", [("full", "not an empty folder"), ("file", "not an empty folder"),
+                                          (ROOT / "lessons" / "out" / "x", "inside of what is handed out")])
+def test_a_handout_harms_nothing(where, words, tmp_path, capsys):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    assert main(["--handout", str(tmp_path / where)]) == 2
+    assert words in capsys.readouterr().err and (tmp_path / "full" / "mine.txt").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]
+
+
+def test_a_handout_leaves_out_what_is_no_part_of_it():
+    assert LEFT_OUT("", ["__pycache__", "out", ".git", "x.egg-info", "speculate.py"]) == {
+        "__pycache__", "out", ".git", "x.egg-info"}
+
+
+def test_a_clone_without_answers_says_so(monkeypatch, capsys):
+    monkeypatch.setattr("lessons.check.command.ENTRIES", {})
+    assert main(["1"]) == 2
+    said = capsys.readouterr().err
+    assert "lessons/answers is not there" in said and "--handout" in said and len(said.splitlines()) == 1
+
+
+@pytest.fixture
+def variant(monkeypatch):
+    """The name of a variant -> number -> the names in that answer."""
+    def named(name: str) -> dict[int, dict]:
+        monkeypatch.setattr(seeds, "NAME", name)
+        variants.drawn.cache_clear()
+        return {number: variants.run(ENTRIES[number].answer) for number in variants.DRAWN}
+    yield named
+    variants.drawn.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["autumn", "Übung 2", "x" * 300])
+def test_nothing_can_be_copied_from_another_variant(variant, name):
+    """Other distances wherever something is wrong, as many verdicts of each kind, and the same again by that name."""
+    for number, names in variant(name).items():
+        drawn, shipped = names["verdicts"](), SHIPPED[number]["verdicts"]()
+        assert sorted(verdict for verdict, _ in drawn.values()) == sorted(verdict for verdict, _ in shipped.values())
+        assert [verdict for verdict, _ in drawn.values()] != [verdict for verdict, _ in shipped.values()]
+        assert not {far for _, far in drawn.values() if far} & {far for _, far in shipped.values()}
+        assert str(names["P_TARGET"]) != str(SHIPPED[number]["P_TARGET"])
+        assert sorted(drawn) == sorted(shipped)
+    again = {number: names["verdicts"]() for number, names in variant(name).items()}
+    assert again == {number: names["verdicts"]() for number, names in variant(name).items()}
+    assert again[11] != variant(name + "!")[11]["verdicts"]()
+
+
+def test_a_variant_that_hides_a_mistake_is_not_handed_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(seeds, "NAME", "")                      # put back at the end
+    monkeypatch.setattr("lessons.check.naming.named", lambda *_: [])
+    assert main(["--handout", str(tmp_path / "x"), "--variant", "y"]) == 2 and not any(tmp_path.iterdir())
+    said = capsys.readouterr().err
+    assert "choose another name" in said and len(said.splitlines()) == 1
+
+
+def test_what_ships_is_no_variant(variant):
+    assert variant("")[16]["verdicts"]() == SHIPPED[16]["verdicts"]() and seeds.seed(5) == 5
+    assert seeds.letters(3, 11) == {"a": "a", "b": "b", "c": "c"}
+    variant("autumn")
+    assert seeds.seed(5) != 5 and seeds.seed(5) == seeds.seed(5) != seeds.seed(6)
+
+
+def test_a_file_of_another_variant_is_known(variant):
+    variant("autumn")
+    mine = stub(ENTRIES[11].answer).encode()
+    assert catalogue.as_handed_out(mine, ENTRIES[11]) and catalogue.as_handed_out(b"", ENTRIES[3])
+    variant("winter")
+    assert not catalogue.as_handed_out(mine, ENTRIES[11])
+
+
+CLASS = """
+import sys
+from lessons.check import seeds
+seeds.NAME = "autumn"
+from lessons.check import EXERCISES
+from lessons.check.workers import found_in
+from pathlib import Path
+for number in 11, 16, 14:
+    path = Path(sys.argv[1]) / EXERCISES[number].file
+    path.write_text(EXERCISES[number].answer)
+    print(number, found_in(EXERCISES[number], path)["solved"])
+    if number != 14:
+        path.write_text(EXERCISES[number].source)
+        print(number, found_in(EXERCISES[number], path)["solved"])
+"""
+
+
+def test_a_variant_is_graded_by_its_own_answers(tmp_path):
+    """In a process of its own: tables are made once. Last year's file is wrong."""
+    said = subprocess.run([sys.executable, "-c", CLASS, str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    assert said.stdout.split("\n")[:-1] == ["11 True", "11 False", "16 True", "16 False", "14 True"], said.stderr
+
+
+@pytest.mark.parametrize("options", [["--variant", "x"], ["3", "--variant", "x"], ["--variant", "", "--handout", "x"],
+                                     ["--variant", "a\udce4", "--grade", "x"]])
+def test_a_variant_is_for_a_class(options, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(options)
+    assert end.value.code == 2 and "--variant" in capsys.readouterr().err

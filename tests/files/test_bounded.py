@@ -1,0 +1,62 @@
+"""A stranger's chat template has so much time and memory, and no more; and the next one is none the worse."""
+
+import threading
+
+import pytest
+
+from nanospec.errors import PairError, RequestError
+from nanospec.files import bounded
+from nanospec.files.chat_template import ChatTemplate
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed (the extra 'hf')")
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+DOUBLES = "{% set ns = namespace(x='a') %}{% for i in range(40) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}"
+
+
+@pytest.fixture
+def hurried(monkeypatch):
+    """It waits a second."""
+    monkeypatch.setattr(bounded, "SECONDS", 1)
+
+
+@pytest.mark.parametrize("source", [LOOPS, DOUBLES, "{{ lipsum(n=1000000) }}", "{{ 'a' * 10 ** 12 }}",
+                                    "{{ '%999999999d' % 1 }}", "{{ 'a' * 99999999 }}"])
+def test_a_template_that_takes_too_much(source, hurried):
+    with pytest.raises(PairError, match="template cannot be used"):
+        ChatTemplate(source, {})
+    assert ChatTemplate("{{ messages | length }}", {})([]) == "0"
+
+
+def test_one_that_takes_too_long_for_some_messages(hurried):
+    template = ChatTemplate("{% if messages %}" + LOOPS + "{% endif %}fine", {})
+    with pytest.raises(RequestError, match="more than 1 seconds"):
+        template([{"role": "user", "content": "x"}])
+    assert template([]) == "fine"
+
+
+def test_threads_ask_in_turn():
+    template, found = ChatTemplate("{{ messages[0].content }}", {}), {}
+
+    def ask(word):
+        found[word] = [template([{"role": "user", "content": word}]) for _ in range(20)]
+
+    threads = [threading.Thread(target=ask, args=[str(number)]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {str(number): [str(number)] * 20 for number in range(4)}
+
+
+def test_an_interruption_is_heard_and_leaves_nothing_behind(monkeypatch):
+    template = ChatTemplate("{{ messages | length }}", {})
+    before = bounded.PROCESS.running
+
+    def interrupted(seconds):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as within:
+        within.setattr(bounded.PROCESS, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            template([])
+    assert before.poll() is not None and template([]) == "0"

@@ -1,0 +1,315 @@
+"""The judge never calls a right server wrong, however it is configured; and wrong ones it does. And a server may answer
+anything at all.
+"""
+
+import json
+import re
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError
+from nanospec.proof import stats
+from nanospec.judge import defaults, replies as bounded
+from nanospec.cli.judge import main
+from nanospec.judge.replies import on_this_machine
+from nanospec.judge.endpoint import OFF, Endpoint
+from nanospec.judge.other_programs import Recomputed, special_tokens
+from nanospec.judge.witnesses import against_logprobs
+from tests.tools.right_servers import (BUGS, KINDS, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made, configurations,
+                                       endpoint, told)
+
+DOC = Path(__file__).parents[2] / "docs" / "JUDGE.md"
+ENOUGH, PARTS = 2 * len(KINDS) * len(WITNESSES), 6
+# What is said of a server that is not judged: the cause.
+READS = r"tokens in (the|a) prompt|another prompt|reads the prompt"
+CAUSES = {
+    "fills in": "sampling parameter of its own|do not take the same parameters|answered 400|ignores|takes no",
+    "puts BOS": READS, "has a chat": READS, "merges": READS, "drops": READS, "writes the": READS,
+    "two of": "reports 2 of 5", "the drawn token as": "but for the last", "no logprobs": "gives no logprobs",
+    "tokens by": "by their ids", "one token": "1 tokens where 2", "stops at": "wrote 1 tokens|ended a text",
+    "stops there": "wrote 1 tokens|stop at an end", "never": "never writes", "texts without": "blanks",
+    "logits in": "precision", "other weights": "other weights", "knows none": "takes no", "refuses all": "answered 422"}
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """A tenth of the right samples that settle a p-value: the claim holds for any number."""
+    monkeypatch.setattr(stats, "STRANGE", 1)
+    stats._of_right_samples.cache_clear()
+    yield
+    stats._of_right_samples.cache_clear()
+
+
+def says_why(kind, config, sentence):
+    causes = [cause for begins, cause in CAUSES.items() if kind.startswith(begins)]
+    causes += ["but for the last"] * (config.get("shape") == "drawn last") + ["one refuses"] * ("declines" in config)
+    return any(re.search(cause, sentence) for cause in causes) and "\n" not in sentence
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_right_server_is_called_wrong(part):
+    made = configurations(ENOUGH)
+    assert len(made) > 200
+    for kind, config, witness, settings, plain, prompt in made[part::PARTS]:
+        outcome, sentence = told(config, witness, settings, plain=plain, prompt=prompt)
+        assert outcome == "right" or outcome == "not judged" and says_why(kind, config, sentence), (
+            outcome, sentence, kind, config, witness, settings, plain, prompt)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_wrong_servers_are_called_wrong(bug):
+    """By each witness; also where they fill in what they are not asked for."""
+    for witness in WITNESSES:
+        for config in {}, {"defaults": {"top_p": 0.8}, "lowest": 0, "declines": ("mirostat",)}:
+            assert told(config | {"speculates": bug}, witness, samples=800)[0] == "WRONG", (witness, config)
+
+
+def test_the_table_of_the_page():
+    """docs/JUDGE.md has a line for each kind, with what each witness says; the other server is a usual one."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOC.read_text().splitlines()
+             if line.startswith("| ") and line.count("|") == 5]
+    found = {line[0]: line[1:] for line in lines if line[0] in KINDS}
+    assert found == {kind: [told(config, witness, plain={})[0] for witness in WITNESSES]
+                     for kind, config in KINDS.items()}
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_is_right_every_path_walked(capsys):
+    code, = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.S)
+    exec(code, {})
+    assert "every path walked, its distribution is the target's" in capsys.readouterr().out
+
+
+# What is asked
+
+def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
+    """Every word turns something off, but those that were asked for; a word that is refused is left out, and said."""
+    server = endpoint({"lowest": 0, "declines": ("min_p",), "status": 422}, {"top_p": 0.9}, PROMPT, 2)
+    server.complete(7)
+    asked = server.way.asked[-1]
+    server.complete(8)
+    assert server.declined == ["min_p"] and "min_p" not in server.way.asked[-1]
+    assert asked["top_k"] == server.way.asked[-1]["top_k"] == 0 and server.way.asked[-1]["top_p"] == 0.9
+    assert {*OFF} - {*server.way.asked[-1]} == {"min_p"}
+    free = endpoint({}, {}, PROMPT, 2)
+    free.complete(7)
+    assert free.way.asked == [{"prompt": PROMPT, "max_tokens": 2, "seed": 7,
+                               **{name: values[0] for name, values in OFF.items()}}] and free.declined == []
+    assert {*NAMES} <= {*OFF} and OFF["top_k"] == (-1, 0)
+
+
+def test_it_finds_out_once_what_is_taken(serve, capsys):
+    server = serve(Made(declines=("xtc_probability", "typical_p")))
+    assert run(server, "--at-once", "4") == 0
+    assert "It was asked without typical_p, xtc_probability, which it refuses." in capsys.readouterr().out
+    assert len(server.asked) < 150 + len(OFF) + 5
+
+
+# A server by a socket
+
+class Server(ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 64
+
+    def __init__(self, made):
+        self.made, self.asked = made, []
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append(body)
+        status, said = self.server.made.answer(body)
+        said = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *args):
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def start(made):
+        servers.append(Server(made))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
+        return servers[-1]
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def run(server, *more, samples=150):
+    return main(["endpoint", server.url, "--samples", str(samples), "--new", "2", "--ids", *map(str, PROMPT), *more])
+
+
+def test_a_server_with_defaults_by_the_command(serve, capsys, monkeypatch, tmp_path):
+    """Of a generation_config.json, and a folder that has them too; a wrong one is still wrong."""
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers",
+                        lambda folder: SimpleNamespace(config=SimpleNamespace(eos_token_id=[7, 5], bos_token_id=6)))
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: MODEL)
+    filled = {"defaults": {"top_p": 0.8, "top_k": 3}}
+    assert run(serve(Made(**filled))) == 0
+    assert run(serve(Made(**filled)), "--truth", str(tmp_path), samples=300) == 0
+    assert run(serve(Made(**filled, speculates="all is accepted"))) == 1
+    capsys.readouterr()
+    assert run(serve(Made(reads=lambda ids: [6, *ids], counts=None)), "--truth", str(tmp_path), samples=300) == 2
+    assert "reads the prompt with token 6 in front" in capsys.readouterr().err
+
+
+def test_special_tokens_are_named_in_either_config():
+    model = SimpleNamespace(config=SimpleNamespace(bos_token_id=1, eos_token_id=[2, 3], pad_token_id=None),
+                            generation_config=SimpleNamespace(eos_token_id=4))
+    assert special_tokens(model) == [1, 2, 3, 4]
+
+
+def test_a_proxy_is_not_asked_for_what_is_on_this_machine(serve, capsys, monkeypatch):
+    proxy = serve(SimpleNamespace(answer=lambda body: (503, {"error": "no such host"})))
+    for name in "http_proxy", "HTTP_PROXY":
+        monkeypatch.setenv(name, proxy.url)
+    for name in "no_proxy", "NO_PROXY":
+        monkeypatch.delenv(name, raising=False)
+    assert run(serve(Made())) == 0 and proxy.asked == []
+    capsys.readouterr()
+    assert main(["endpoint", "http://far.invalid"]) == 2
+    assert "answered 503 (asked through the proxy that the environment names)" in capsys.readouterr().err
+    assert [on_this_machine(host) for host in ("localhost", "a.localhost", "127.1.2.3", "::1", "0.0.0.0", "10.0.0.1",
+                                               "far.invalid", "")] == [True] * 5 + [False] * 3
+
+
+# A server that answers anything
+
+def bytes_of(lines):
+    """serve these bytes to whoever asks, one after the other; an iterator may have no end."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def answer(connection):
+        with connection:
+            connection.recv(65536)
+            try:
+                for part in lines():
+                    connection.sendall(part)
+            except OSError:
+                pass                    # whoever asked has gone
+
+    def accept():
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=answer, args=(connection,), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listening
+
+
+def endless(part, pause=0.0, head=b""):
+    def lines():
+        yield head
+        while True:
+            time.sleep(pause)
+            yield part
+    return lines
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+LONG = b"x" * 65536
+
+
+@pytest.mark.parametrize("lines, said", [
+    (endless(LONG, head=OK + b"\r\n"), "more than 100,000 bytes"),
+    (endless(LONG, head=OK + b"Content-Length: 3000000000\r\n\r\n"), "more than 100,000 bytes"),
+    (endless(b"x", 0.1, OK + b"\r\n"), "still answering after 0.5 seconds|timed out"),
+    (endless(b"X: y\r\n", 0.1, OK), "still answering after 0.5 seconds|timed out"),
+    (endless(b"HTTP/1.1 100 Continue\r\n\r\n", 0.05), "still answering after 0.5 seconds|timed out"),
+    (endless(b"HTTP/1.1 100 Continue\r\n\r\n" * 999), "more than 100,000 bytes"),
+    (endless(LONG, head=OK), "more than 100,000 bytes|line"),
+    (endless(LONG, head=OK + b"Transfer-Encoding: chunked\r\n\r\n10000000000000000\r\n"), "more than 100,000 bytes"),
+    (lambda: [OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nxxxxx"], "did not answer in full"),
+    (lambda: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"F" * 60000 + b"\r\n"], "did not answer in full"),
+    (lambda: [OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n{}"], "answered 200|did not answer"),
+    (lambda: [b"HTTP/1.1 307 Go\r\nLocation: http://far.invalid/\r\nContent-Length: 0\r\n\r\n"], "answered 307"),
+    (lambda: [b"\x00\xff" * 99], "did not answer in full"), (lambda: [b""], "did not answer in full")])
+def test_what_a_server_answers_is_bounded(lines, said, capsys, monkeypatch):
+    monkeypatch.setattr(bounded, "MOST_BYTES", 100_000)
+    began = time.perf_counter()
+    with bytes_of(lines) as listening:
+        assert main(["endpoint", f"http://127.0.0.1:{listening.getsockname()[1]}", "--timeout", "0.5"]) == 2
+    err = capsys.readouterr().err
+    assert re.search(said, err) and err.count("\n") == 1 and time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize("token", ["token_id:8", "token_id:-1", f"token_id:{10 ** 30}"])
+@pytest.mark.parametrize("new", [1, 3])
+def test_a_token_that_the_model_does_not_have_is_a_sentence(token, new, capsys, monkeypatch, tmp_path, serve):
+    monkeypatch.setattr("nanospec.cli.judge.load_with_transformers",
+                        lambda folder: SimpleNamespace(config=None))
+    monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: Recomputed(MODEL, 8))
+    made = Made()
+    made.name = lambda one: token
+    assert run(serve(made), "--truth", str(tmp_path), "--new", str(new)) == 2
+    err = capsys.readouterr().err
+    assert "the model in the folder has 0 to 7" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", [{"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 1e9},
+                                   {"at_once": 10 ** 9}], ids=str)
+def test_no_request_waits_for_ever(given):
+    with pytest.raises(RequestError, match=f"{[*given][0]} must be more than 0"):
+        Endpoint("http://x", [0], 1, {}, **given)
+
+
+# What the judge draws itself
+
+def test_a_server_that_draws_as_we_do_shares_no_uniforms_with_the_judge():
+    """It takes the first uniforms of torch's generator with the request's seed."""
+    class Ours(Made):
+        def answer(self, body):
+            dice = Dice([body["seed"]])
+            dice.refill(body["max_tokens"])
+            self.uniforms = iter(dice.u[0].tolist())
+            return super().answer(body)
+
+    def drawn(dice, row):
+        u, token = next(made.uniforms), 0
+        while u >= row[token] and token < len(row) - 1:
+            u, token = u - row[token], token + 1
+        return token
+
+    made = Ours()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.tools.right_servers.drawn", drawn)
+        for seed in 0, 10 ** 9:
+            server = Endpoint("http://made.up", PROMPT, 2, {}, at_once=1)
+            server.way = Beside(made)
+            assert against_logprobs(server, 1_500, seed).p_value > 0.001
+
+
+def test_what_a_parameter_of_its_own_leaves():
+    """By hand: tokens 0, 1 and 2 are known, of .5, .3 and .1; the rest is .1. Tokens 0 and 1 come in their proportions,
+    and 2 never, as with a min_p. Of as many samples without a gap nothing is explained.
+    """
+    place = [defaults.Place(token, [0, 1, 2], token, [.5, .3, .1, .1]) for token in (0, 1, 2, 3)]
+    cut = [(i, [place[0 if i % 8 < 5 else 1]]) for i in range(160)]
+    leaves = defaults.narrowest(cut)
+    assert leaves(place[0], set()) == [True, True, False] and defaults.explains(cut, [], leaves)
+    whole = [(i, [place[0 if i % 10 < 5 else 1 if i % 10 < 8 else i % 10 - 6]]) for i in range(160)]
+    assert defaults.narrowest(whole)(place[0], set()) == [True, True, True]
+    assert not defaults.explains(whole, [], leaves) and not defaults.explains(whole, [], defaults.narrowest(whole))
+    odd = [(i, [place[i % 2]]) for i in range(160)]             # half and half are not 5 to 3
+    assert not defaults.explains(odd, [], defaults.narrowest(odd))
+    assert defaults.never(cut) == [2] and defaults.never(whole) == [] and defaults.unseen(place[0], {1}) == [
+        True, False, True]
