@@ -59,7 +59,7 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
                          "needs an answer of its own. (nearly-right)")
     if exercise.throws and not any(file == str(path) for _, file in thrown):
         lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
-    if only_slow(exercise, theirs):
+    if not own and only_slow(exercise, theirs):         # a walk sees one throw of its own numbers, and proves nothing
         result.slow = True
         average = "Averaged over all draft tokens, t" if exercise.throws else "T"
         lines.append(f"{average}he distribution of the text is right all the same: what is lost is speed, not truth.")
@@ -155,7 +155,7 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
             return f"{path.name}, line {lines[-1]}"
     try:
         tree = ast.parse(read(path))
-    except (SyntaxError, ValueError):                   # bytes that are no text
+    except (OSError, SyntaxError, ValueError):          # no plain file; bytes that are no text
         return path.name
     about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
     functions = [node for node in ast.walk(tree)

@@ -4,12 +4,13 @@ Right ones that look unusual pass. Wrong ones that are right on every example of
 name where the answer does what the name says, and no name where another one does nearly the same.
 """
 
+import os
 import re
 
 import pytest
 
 from lessons.check import EXERCISES, pairs, seeds
-from lessons.check.catalogue import ANSWERS
+from lessons.check.catalogue import ANSWERS, LONGEST
 from lessons.check.engine import check
 from lessons.check.naming import OWN_RANDOMNESS, own_randomness
 
@@ -106,6 +107,16 @@ def test_what_python_reads_is_read(tmp_path, mark, end, coding):
     assert check(EXERCISES[2], path).failure is None
 
 
+def test_what_is_no_plain_file_of_a_page_or_two_is_not_read(tmp_path):
+    """A pipe would wait for ever, and a device has no end."""
+    path = tmp_path / EXERCISES[2].file
+    path.write_bytes(b"#" * (LONGEST + 1))
+    assert "longer than" in check(EXERCISES[2], path).failure[1]
+    path.unlink()
+    os.mkfifo(path)
+    assert "no plain file" in check(EXERCISES[2], path).failure[1]
+
+
 # Right on what the sheet shows, and wrong between.
 WRONG = [
     (1, pick("e = weights.float().cumsum(0)\n    return int((e > u * e[-1]).nonzero()[0])"), "float32"),
@@ -177,11 +188,14 @@ def test_what_is_wrong_between_the_examples_does_not_pass(told, number, source, 
     assert found.failure is not None
     assert not name or found.named == [name] and name in found.failure[1], found
     assert LOSSLESS not in found.failure[1] or name in ("prediction-one-call-late", "first-two-only")
+    assert found.slow == (LOSSLESS in found.failure[1])
 
 
 NEVER = [       # what is false of it, though something in it looks so
     (1, pick("i = weights.argsort(descending=True)\n    e = weights[i].cumsum(0)\n"
              "    return int(i[(e > u * e[-1]).nonzero()[0]])"), "epsilon"),
+    (3, "import torch\n\n\ndef accept_or_replace(x, p_target, q_draft, dice):\n"
+        "    return 0 if torch.rand(()) < 1e-12 else dice.pick(p_target)\n", LOSSLESS),
     (5, counted("return coins.long().cumprod(-1)"), "whole numbers"),
     (12, "from nanospec.dice import Dice\n\n\ndef is_exact(sampler, truth):\n    dice = [Dice([i]) for i in "
          "range(700)]\n"
@@ -229,7 +243,10 @@ def test_the_dice_of_the_exercise_are_nobodys_own():
     assert not [path.name for path in ANSWERS.glob("ex*.py") if own_randomness(path)]
 
 
-def test_cases_by_a_seed_are_the_same_every_time_and_others_for_another_exercise():
+def test_cases_by_a_seed_are_the_same_every_time_and_others_for_another_exercise_or_variant(monkeypatch):
     one, again, other = (pairs.drawn(seeds.chance(n), 5, 1) for n in (1, 1, 2))
+    monkeypatch.setattr(seeds, "NAME", "autumn")
+    autumn, once_more = (pairs.drawn(seeds.chance(1), 5, 1) for _ in range(2))
+    assert autumn[0].equal(once_more[0]) and not autumn[0].equal(one[0])
     assert all(a.equal(b) for a, b in zip(one, again)) and not one[0].equal(other[0])
     assert all((side == 0).sum() == 1 and abs(side.sum() - 1) < 1e-12 for side in one)
