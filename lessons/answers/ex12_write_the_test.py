@@ -15,7 +15,8 @@ def is_exact(sampler, truth):
 
     nanospec.proof.walk has walk(sampler) -> (its distribution, number of paths), and distance(found, truth) ->
     (greatest error, total variation). nanospec.dice.Dice([seed]) are real dice, if you prefer to sample. Your test is
-    tried on three bugs that shipped and two correct samplers, and then on others, the smallest of which is 1e-5 off.
+    tried on three bugs that shipped and two correct samplers, and then on others. The smallest of their total
+    variations from the truth is 1e-5, over all texts together.
     """
     found, _ = walk(sampler)
     return distance(found, truth)[0] < 1e-9

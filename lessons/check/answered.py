@@ -32,6 +32,13 @@ def whole(value, what: str, returns: str = "an int") -> int:
 def token(value, vocab_size: int, what: str) -> int:
     """One token, an int in 0..vocab_size - 1."""
     returns = f"a token, an int in 0..{vocab_size - 1}"
+    if value is None:
+        raise Failure(f"{what} must return {returns}; it returned None: is a return missing? (return-forgotten)",
+                      "return-forgotten")
+    plain = _plain(value)
+    if isinstance(plain, list) and len(plain) == vocab_size > 1 and any(isinstance(weight, float) for weight in plain):
+        raise Failure(f"{what} must return {returns}; it returned {vocab_size} weights: draw a token from them "
+                      "(weights-returned)", "weights-returned")
     found = whole(value, what, returns)
     if not 0 <= found < vocab_size:
         raise Failure(f"{what} must return {returns}; it returned {found}")

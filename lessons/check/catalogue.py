@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import stat
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,7 +73,7 @@ ENTRIES = {entry.number: entry for entry in map(Entry, NAMES)}
 
 def untouched(text: bytes, entry: Entry) -> bool:
     """As it was handed out, whatever an editor or git has made of its ends of lines."""
-    return text.replace(b"\r\n", b"\n").strip() == stub(entry.answer).encode().strip()
+    return text.removeprefix(BOM_UTF8).replace(b"\r\n", b"\n").strip() == stub(entry.answer).encode().strip()
 
 
 def as_handed_out(text: bytes, entry: Entry) -> bool:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
+from textwrap import fill
 
 from rich.console import Console
 
@@ -111,7 +112,7 @@ def list_all(console: Console) -> int:
     for number, state in progress.states().items():
         entry = ENTRIES[number]
         console.print(f"{number:>3}  [{COLOURS[state]}]{state:<9}[/]  {entry.title}", soft_wrap=True)
-        console.print(f"                {entry.size}", style="dim", soft_wrap=True)
+        console.print(fill(entry.size, console.width, initial_indent=" " * 16, subsequent_indent=" " * 16), style="dim")
     console.print(f"{progress.bar()}  (# solved, - tried)")
     return 0
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import torch
 
 from lessons.check import envelope, naming
-from lessons.check.catalogue import ANSWERS, Entry
+from lessons.check.catalogue import ANSWERS, Entry, read
 from lessons.check.clock import PATIENCE, Beginning, Clock, TooLong
 from lessons.check.seen import Failure, Row, Seen, told
 
@@ -47,9 +47,10 @@ def wrong(name: str, said: str, throw: str = "pick", **functions: Callable) -> W
 @dataclass
 class Exercise(Entry):
     """looks: parts that compare numbers, by name, in order.  contract, tests: parts that raise Failure or fall silent.
-    like: (module, name, first words, last words) of lines of the library to compare with.  slow_is_right: a rule can be
-    lossless here and fail all the same.  too_slow: the message for code that was stopped, or "".  optional:
-    functions that need not be there.  may_change: arguments that may be changed in place, as "tokens of commit".
+    like: (module, name, first words, last words) of lines of the library to compare with.  speed: the look that counts
+    speed where "exact distribution" walks, if a rule can be lossless here and fail all the same.  too_slow: the message
+    for code that was stopped, or "".  optional: functions that need not be there.  may_change: arguments that may be
+    changed in place, as "tokens of commit".
     """
 
     functions: tuple[str, ...]
@@ -59,7 +60,7 @@ class Exercise(Entry):
     hints: tuple[str, ...]
     like: list[tuple[str, str, str, str]]
     tests: dict[str, Callable[[Functions], str | None]] = field(default_factory=dict)
-    slow_is_right: bool = False
+    speed: str = ""
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
@@ -104,10 +105,11 @@ class Result:
 
 def load(path: Path, exercise: Exercise, clock: Clock) -> Functions:
     """The exercise's functions as that file has them, each on the clock."""
-    return functions_of(path.read_text(encoding="utf-8"), path, exercise, clock)
+    return functions_of(read(path), path, exercise, clock)
 
 
-def functions_of(source: str, path: Path, exercise: Exercise, clock: Clock) -> Functions:
+def functions_of(source: str | bytes, path: Path, exercise: Exercise, clock: Clock) -> Functions:
+    """Of bytes Python knows the mark of UTF-8, the ends of lines, the coding."""
     names = {"__name__": f"exercise_{exercise.number}", "__file__": str(path), "__builtins__": clock.names()}
     with clock:
         exec(compile(source, str(path), "exec"), names)

@@ -1,5 +1,10 @@
 """Exercise 1: throw the die."""
 
+from functools import lru_cache
+
+import torch
+
+from lessons.check import pairs, seeds
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import vector
@@ -38,20 +43,63 @@ def exact(f) -> list[Seen]:
     return found
 
 
+EDGES = {       # weights, u -> index. Where u hits an end the total is a power of two, so that no rounding decides
+    ((0, 1), 0.0): 1, ((1, 0), 0.999): 0, ((0, 3, 0, 1), 0.0): 1, ((0, 3, 0, 1), 0.75): 3, ((1e-15, 1), 0.0): 0,
+    ((5,), 0.0): 0, ((5,), 0.9): 0, ((1, 3), 0.25): 1, ((2, 0, 6), 1 - 2.0 ** -53): 2,
+    ((4, 4, 0, 0), 1 - 2.0 ** -53): 1,
+    ((1, 1e-9), 1 - 1e-10): 1, ((1, 1e-10), 1 - 1e-11): 1, ((1, 1e-9), 1 - 1e-8): 0, ((1, 3e-12, 1), 0.5): 1,
+    ((1e-12, 3e-12), 0.2): 0, ((1e-12, 3e-12), 0.3): 1, ((1e-300, 3e-300), 0.3): 1, ((1e300, 3e300), 0.2): 0,
+    ((1e12, 1, 1e12), 0.5): 1, ((1e12, 1, 1e12), 0.51): 2, ((16777216, 1, 1, 16777214), 0.5 + 2.0 ** -26): 1}
+
+
 def edges(f) -> list[Seen]:
-    return [values("the ends of u", lambda: {
-        "[0, 1], u = 0": f.pick(vector(0, 1), 0.0), "[1, 0], u = 0.999": f.pick(vector(1, 0), 0.999),
-        "[0, 3, 0, 1], u = 0": f.pick(vector(0, 3, 0, 1), 0.0), "[1e-15, 1], u = 0": f.pick(vector(1e-15, 1), 0.0)},
-        {"[0, 1], u = 0": 1, "[1, 0], u = 0.999": 0, "[0, 3, 0, 1], u = 0": 1, "[1e-15, 1], u = 0": 0})]
+    """The ends of u, and of the pieces."""
+    return [values(f"weights {list(weights)}, u = {u!r}", lambda weights=weights, u=u: {
+        "index": picked(f, vector(*weights), u)}, {"index": index}) for (weights, u), index in EDGES.items()]
+
+
+@lru_cache(maxsize=None)
+def drawn_cases() -> list[tuple]:
+    """weights, u, index: close to both ends of each piece and in its middle, further off than any rounding."""
+    draw, found = seeds.chance(1), []
+    for size, zeros in ((1, 0), (2, 0), (3, 1), (4, 0), (7, 3), (40, 10), (300, 0)):
+        weights = pairs.weights(draw, size, zeros) * 10 ** draw.uniform(-9, 9)
+        ends = (weights.cumsum(0) / weights.sum()).tolist()
+        for index in draw.sample(range(size), min(size, 6)):
+            low, high = ends[index - 1] if index else 0.0, ends[index]
+            if weights[index] > 0:
+                found += [(weights, low + share * (high - low), index) for share in (1e-6, draw.random(), 1 - 1e-6)]
+    return found
+
+
+def by_seed(f) -> list[Seen]:
+    cases = {f"{len(weights)} weights, total {float(weights.sum()):.3g}, u = {u:.9g}": (weights, u, index)
+             for weights, u, index in drawn_cases()}
+    return [values("index: weights drawn by a seed, u near the ends of a piece and between them", lambda: {
+        name: picked(f, weights, u) for name, (weights, u, _) in cases.items()},
+        {name: index for name, (*_, index) in cases.items()})]
 
 
 def first(where) -> int:
     return int(where.nonzero()[0])
 
 
+def in_order(order):
+    """A die as good, with its pieces in another order."""
+    def pick(w, u):
+        places = order(w)
+        return int(places[first(w[places].cumsum(0) > u * w.sum())])
+    return pick
+
+
+def float32(w, u):
+    ends = w.float().cumsum(0)
+    return first(ends > u * ends[-1])
+
+
 EXERCISE = Exercise(
     "ex01_pick.py", ("pick",), contract,
-    {"worked number": worked, "exact distribution": exact, "edges": edges},
+    {"worked number": worked, "exact distribution": exact, "edges": edges, "many weights": by_seed},
     [wrong("zero-weight-at-zero", "an end exactly at u * total must not be taken: at u = 0 you take a token that has "
            "no weight at all",
            pick=lambda w, u: first(w.cumsum(0) >= u * w.sum())),
@@ -63,6 +111,13 @@ EXERCISE = Exercise(
            pick=lambda w, u: first(w > u * w.sum())),
      wrong("always-the-likeliest", "you always take the likeliest token: that is greedy decoding, not a die",
            pick=lambda w, u: int(w.argmax())),
+     *(wrong("another-order", "as a die it is as good: every token has its share. But the same u must give the same "
+             "token everywhere, so lay the pieces in the order in which they were given", pick=in_order(order))
+       for order in (lambda w: w.argsort(descending=True), lambda w: w.argsort(),
+                     lambda w: torch.arange(len(w)).flip(0))),
+     wrong("float32", "you compute in float32, which has seven digits: a token of little weight is never drawn, and "
+           "a u "
+           "next to 1 finds no token at all", pick=float32),
      wrong("u-ignored", IGNORED, pick=lambda w, u: first(w > 0)),
      wrong("u-ignored", IGNORED, pick=lambda w, u: 0),
      wrong("u-ignored", IGNORED, pick=lambda w, u: len(w) - 1),

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from lessons.check.answered import token
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, PAIRS
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, short
 from lessons.check.seen import Row, Seen, fits, look, not_drawn_again
 
 
@@ -31,7 +31,7 @@ def worked(f) -> list[Seen]:
 
 
 def exact(f) -> list[Seen]:
-    return [look(f"{name}: p_target {pair[0].tolist()}, q_draft {pair[1].tolist()}",
+    return [look(f"{name}: p_target {short(pair[0])}, q_draft {short(pair[1])}",
                  lambda dice, pair=pair: token_of(f, pair, dice)[1], dict(enumerate(pair[0].tolist())))
             for name, pair in PAIRS.items()]
 
@@ -83,14 +83,28 @@ def coin(name: str, said: str, probability):
     return wrong(name, said, "flip", accept_or_replace=rule(probability, left))
 
 
+def two_coins(both: bool):
+    """A coin for the same draft token twice: either accepts, or both must."""
+    def probability(x, p, q):
+        once = ratio(x, p, q)
+        return once * once if both else 1 - (1 - once) ** 2
+    return probability
+
+
+def kept_and_dropped(x, p, q, dice):
+    """A forgotten return in front of the accepted token."""
+    dice.flip(ratio(x, p, q))
+    return dice.pick(left(x, p, q))
+
+
 EXERCISE = Exercise(
     "ex03_accept_or_replace.py", ("accept_or_replace",), contract,
     {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
     [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft covered already "
              "is drawn a second time; draw from max(0, p_target - q_draft)", lambda x, p, q: p),
-     weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
-             "is left, and that is right however little it is",
-             lambda x, p, q: left(x, p, q) if left(x, p, q).sum() > 1e-6 else p),
+     *(weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
+               "is left, and that is right however little it is", lambda x, p, q, guard=guard: (
+                   left(x, p, q) if left(x, p, q).sum() > guard else p)) for guard in GUARDS[:-1]),
      weights("residual-pointwise", "after a rejection you leave out the draft token only, or take q_draft away there "
              "only; take it away from every token", without),
      weights("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
@@ -112,6 +126,20 @@ EXERCISE = Exercise(
                lambda x, p, q, epsilon=epsilon: left(x, p, q) + epsilon) for epsilon in EPSILONS),
      *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the coin; x was drawn from it, so it is "
             "never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon))) for epsilon in EPSILONS),
+     wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the coin and in the residual: "
+           "papers swap the letters. Here p is the target's and q the draft's", "flip", accept_or_replace=rule(
+               lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, lambda x, p, q: left(x, q, p))),
+     *(coin("coin-thrown-twice", f"your rule accepts as if it flipped two coins for one draft token, and {which}: it "
+            "has "
+            "one coin, flip it once and keep what it says", two_coins(both)) for both, which in (
+                (False, "either were enough"), (True, "both had to say so"))),
+     coin("share-of-both", "your coin is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the target "
+          "likes as much as the draft is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
+     wrong("accepted-token-not-returned", "you draw from the residual in any case: where the coin accepts, x itself "
+           "must be returned; is a return missing?", accept_or_replace=kept_and_dropped),
+     weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw "
+             "from "
+             "that, negative weights and all: cut them off at 0 first", lambda x, p, q: (p - q) / (p - q).sum()),
      coin("ratio-flipped", "you accept with q_draft / p_target; it is p_target / q_draft",
           lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),
      wrong("accept-everything", "you accept every draft token: the text is the draft's",
@@ -151,4 +179,4 @@ EXERCISE = Exercise(
      "q_draft, token by token, and 0 elsewhere"),
     [("nanospec.speculate", "verify", "x = draft.tokens", "coins ="),
      ("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")],
-    {"real dice": real}, slow_is_right=True)
+    {"real dice": real}, speed="accepted as often as it can be")

@@ -2,15 +2,29 @@
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, PAIRS, vector
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, vector
 from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
 BATCH = (torch.stack([p for p, _ in ROWS.values()] + [vector(.1, .2, .3, .4)]),
          torch.stack([q for _, q in ROWS.values()] + [vector(.1, .2, .3, .4)]))
 NAMES = [*ROWS, "both the same"]
+
+
+def batches() -> dict[str, tuple]:
+    """More of them, by a seed: of one row and of many, of one token and of many, with equal rows at any place."""
+    draw, found = seeds.chance(4), {}
+    for rows, size, zeros, equal in ((1, 3, 0, ()), (1, 5, 1, (0,)), (3, 1, 0, (0, 1, 2)), (2, 2, 0, (1,)),
+                                     (7, 6, 2, (0, 3)), (4, 4, 0, ()), (5, 60, 10, (4,))):
+        pairs = [drawn(draw, size, zeros) for _ in range(rows)]
+        pairs = [(p, p.clone() if b in equal else q) for b, (p, q) in enumerate(pairs)]
+        found[f"{rows} row{'s' * (rows > 1)} of {size}"] = tuple(map(torch.stack, zip(*pairs)))
+    return found
+
+
 EPSILON = ("you add a little number so as not to divide by 0: no row is right then, and where nothing is left it does "
            "not become p_target; choose with where(), or divide by 1 there")
 
@@ -35,15 +49,21 @@ def worked(f) -> list[Seen]:
         {"row 0, token 0": 0.0, "row 0, token 1": 1.0, "row 1, token 0": .5, "row 1, token 1": .5})]
 
 
-def row_values(f) -> list[Seen]:
+def of_a_batch(f, title: str, names: list[str], batch: tuple) -> Seen:
     expected = []
-    for p, q in zip(*(side.tolist() for side in BATCH)):
+    for p, q in zip(*(side.tolist() for side in batch)):
         over = [max(0.0, a - b) for a, b in zip(p, q)]
         expected.append([weight / sum(over) for weight in over] if sum(over) else p)
-    return [values("six rows at once", lambda: {
-        f"{name}, token {i}": weight for name, row in zip(NAMES, rows_of(f, *BATCH).tolist())
+    return values(title, lambda: {
+        f"{name}, token {i}": weight for name, row in zip(names, rows_of(f, *batch).tolist())
         for i, weight in enumerate(row)},
-        {f"{name}, token {i}": weight for name, row in zip(NAMES, expected) for i, weight in enumerate(row)})]
+        {f"{name}, token {i}": weight for name, row in zip(names, expected) for i, weight in enumerate(row)})
+
+
+def row_values(f) -> list[Seen]:
+    return [of_a_batch(f, f"{len(NAMES)} rows at once", NAMES, BATCH),
+            *(of_a_batch(f, f"drawn by a seed, {name}", [f"row {b}" for b in range(len(batch[0]))], batch)
+              for name, batch in batches().items())]
 
 
 def exact(f) -> list[Seen]:
@@ -69,11 +89,16 @@ def guarded(p, q, weights):
     return normal(weights).where(over(p, q).sum(-1, keepdim=True) > 0, p)
 
 
+def by_the_overlap(p, q):
+    return over(p, q) / (1 - p.minimum(q).sum(-1, keepdim=True))
+
+
 EXERCISE = Exercise(
     "ex04_residual.py", ("residual",), contract,
     {"worked number": worked, "values": row_values, "exact distribution": exact},
-    [wrong("zero-residual-nan", "where both distributions are the same nothing is left, and you divide 0 by 0",
-           residual=lambda p, q: normal(over(p, q))),
+    [*(wrong("zero-residual-nan", "where both distributions are the same nothing is left, and you divide 0 by 0",
+             residual=residual) for residual in (
+           lambda p, q: normal(over(p, q)), lambda p, q: p if torch.equal(p, q) else normal(over(p, q)))),
      wrong("zero-row", "where both distributions are the same nothing is left, and your row is all zeros: it must be "
            "p_target", residual=lambda p, q: normal(over(p, q)).nan_to_num(0)),
      *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: over(p, q) / (
@@ -84,8 +109,21 @@ EXERCISE = Exercise(
          -1, keepdim=True).clamp(min=epsilon)) for epsilon in EPSILONS),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum, and where that is 0 take "
            "p_target", residual=over),
-     wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
-           residual=lambda p, q: over(p, q) / over(p, q).sum()),
+     *(wrong("divided-by-1-minus-overlap", "1 - sum min(p_target, q_draft) is the same total in mathematics. Computed "
+             "so it is the difference of two numbers near 1, and where little is left its digits are lost, and with "
+             "them "
+             "the 0 of equal rows: add up what is left instead", residual=residual) for residual in (
+           by_the_overlap, lambda p, q: by_the_overlap(p, q).nan_to_num(0),
+           lambda p, q: by_the_overlap(p, q).where(1 - p.minimum(q).sum(-1, keepdim=True) > 0, p),
+           lambda p, q: by_the_overlap(p, q).where(over(p, q).sum(-1, keepdim=True) > 0, p))),
+     *(wrong("epsilon-in-the-residual", EPSILON, residual=lambda p, q, epsilon=epsilon: (over(p, q) / (
+         over(p, q).sum(-1, keepdim=True) + epsilon)).where(over(p, q).sum(-1, keepdim=True) > 0, p))
+       for epsilon in EPSILONS),
+     wrong("residual-softmaxed", "you softmax p_target - q_draft: these are weights, not logits; cut them off at 0 "
+           "instead", residual=lambda p, q: (p - q).softmax(-1)),
+     *(wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own", residual=residual)
+       for residual in (lambda p, q: over(p, q) / over(p, q).sum(),
+                        lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum() > 0, p))),
      wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
            residual=lambda p, q: normal((p - q).abs())),
      wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
@@ -112,8 +150,9 @@ EXERCISE = Exercise(
            lambda p, q: over(p, q) / over(p, q).sum(-1),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1) > 0, p),
            lambda p, q: (over(p, q) / over(p, q).sum(-1)).where(over(p, q).sum(-1, keepdim=True) > 0, p))),
-     wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
-           residual=lambda p, q: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > 1e-6, p)),
+     *(wrong("guard-too-wide", "where little is left you return p_target: do that only where nothing at all is left",
+             residual=lambda p, q, guard=guard: normal(over(p, q)).where(over(p, q).sum(-1, keepdim=True) > guard, p))
+       for guard in GUARDS),
      wrong("target-for-the-whole-batch", "where nothing is left of one row you return p_target for all rows: choose "
            "row by row, with where()",
            residual=lambda p, q: p if (over(p, q).sum(-1) == 0).any() else normal(over(p, q))),

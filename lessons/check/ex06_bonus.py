@@ -4,14 +4,16 @@ from collections.abc import Callable
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import BY_A_HAIR, HAIR, vector
+from lessons.check.pairs import BY_A_HAIR, GUARDS, HAIR, HALVES, distribution, vector
 from lessons.check.rounds import walked_round
 from lessons.check.seen import Seen, values
 
 WORKED = torch.stack([vector(.5, .5), vector(.9, .1)]), vector(.8, .2)[None]           # p_target, q_draft
-APART = torch.stack([vector(.5 + HAIR, .5 - HAIR), vector(.9, .1)]), vector(.5, .5)[None]
+APART = [(hair, torch.stack([HALVES + hair * vector(1, -1, 0, 0), HALVES]), HALVES[None], vector(1, 0, 0, 0))
+         for hair in (HAIR, 2.0 ** -50)]
 
 
 def weights_of(f, accepted: int, p_target, q_draft) -> torch.Tensor:
@@ -24,15 +26,32 @@ def contract(f) -> None:
 
 def worked(f) -> list[Seen]:
     right = {0: [0, .3], 1: [.9, .1]}
+    return [shares(f, f"accepted {accepted}", accepted, *WORKED, vector(*weights))
+            for accepted, weights in right.items()]
 
-    def shares(accepted, p_target, q_draft):
-        found = weights_of(f, accepted, p_target, q_draft)
-        return dict(zip(("token 0", "token 1"), (found / found.sum()).tolist()))
-    return [*(values(f"accepted {accepted}, as shares of their total", lambda accepted=accepted: shares(
-                accepted, *WORKED), {f"token {i}": weight / sum(weights) for i, weight in enumerate(weights)})
-              for accepted, weights in right.items()),
-            values(f"accepted 0, where p_target and q_draft are {BY_A_HAIR}: {APART[0][0].tolist()} and [.5, .5]",
-                   lambda: shares(0, *APART), {"token 0": 1.0, "token 1": 0.0})]
+
+def shares(f, title: str, accepted: int, p_target, q_draft, right) -> Seen:
+    def found() -> dict:
+        mine = weights_of(f, accepted, p_target, q_draft)
+        return {f"token {i}": share for i, share in enumerate((mine / mine.sum()).tolist())}
+    return values(f"{title}, as shares of their total", found,
+                  {f"token {i}": share for i, share in enumerate((right / right.sum()).tolist())})
+
+
+def every_row(f) -> list[Seen]:
+    """Drafts by a seed, of one token and of more: what is drawn from after every number of accepted ones."""
+    draw, found = seeds.chance(6), []
+    for gamma, size, zeros in ((2, 3, 0), (1, 4, 1), (3, 2, 0), (5, 6, 1)):
+        q_draft = torch.stack([distribution(draw, size, zeros) for _ in range(gamma)])
+        p_target = torch.stack([distribution(draw, size, zeros) for _ in range(gamma + 1)])
+        for accepted in range(gamma + 1):
+            right = p_target[accepted]
+            if accepted < gamma:
+                right = vector(*(max(0.0, a - b) for a, b in zip(right.tolist(), q_draft[accepted].tolist())))
+            title = f"{size} tokens, gamma {gamma}, accepted {accepted}"
+            found.append(shares(f, title, accepted, p_target, q_draft, right))
+    return [*found, *(shares(f, f"accepted 0, where p_target and q_draft are {BY_A_HAIR}: {off:.2g}", 0, p, q, right)
+                      for off, p, q, right in APART)]
 
 
 def exact(f) -> list[Seen]:
@@ -53,7 +72,7 @@ def residual_at(row_p: Callable = int, row_q: Callable = int, bonus: int = -1,
 
 EXERCISE = Exercise(
     "ex06_bonus.py", ("next_weights",), contract,
-    {"worked number": worked, "exact distribution": exact},
+    {"worked number": worked, "every row": every_row, "exact distribution": exact},
     [wrong("bonus-forgotten", "where all were accepted there is no draft token to replace, and q_draft has no such "
            "row: the bonus token comes from the last row of p_target, and nothing is taken away",
            next_weights=lambda k, p, q: (p[k] - q[k]).clamp(min=0)),
@@ -68,9 +87,10 @@ EXERCISE = Exercise(
            next_weights=residual_at(made=torch.abs)),
      wrong("residual-reversed", "you take max(0, q_draft - p_target): the letters are the wrong way round",
            next_weights=residual_at(made=lambda d: (-d).clamp(min=0))),
-     wrong("guard-too-wide", "where little is left you return p_target: where something was rejected, something is "
-           "left, and that is right however little it is", next_weights=lambda k, p, q: p[k] if k == len(q) or (
-               p[k] - q[k]).clamp(min=0).sum() < 1e-6 else (p[k] - q[k]).clamp(min=0)),
+     *(wrong("guard-too-wide", "where little is left you return p_target: where something was rejected, something is "
+             "left, and that is right however little it is", next_weights=lambda k, p, q, guard=guard: (
+                 p[k] if k == len(q) or (p[k] - q[k]).clamp(min=0).sum() < guard else (p[k] - q[k]).clamp(min=0)))
+       for guard in GUARDS),
      *(wrong("residual-softmaxed", "you softmax the residual: it holds weights, not logits, and its zeros must stay "
              "zeros", next_weights=residual_at(made=made)) for made in (
            lambda d: d.clamp(min=0).softmax(-1), lambda d: d.softmax(-1))),
@@ -85,6 +105,24 @@ EXERCISE = Exercise(
      *(wrong("row-before", "you look one row too early, and row -1 is the last one: row `accepted` is the first "
              "rejected draft token", next_weights=residual_at(lambda k, p=p: k - p, lambda k, q=q: k - q, bonus=bonus))
        for p, q, bonus in ((1, 1, -1), (1, 1, -2), (1, 0, -1), (0, 1, -1))),
+     wrong("bonus-whenever-any-is-accepted", "you take the target's row as it is as soon as anything was accepted: "
+           "that "
+           "is the bonus, and there is one only where all were accepted",
+           next_weights=lambda k, p, q: p[k] if k else (p[0] - q[0]).clamp(min=0)),
+     wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft "
+           "token, in "
+           "both", next_weights=lambda k, p, q: p[k] if k == len(q) else (
+               p[k] - q[min(k + 1, len(q) - 1)]).clamp(min=0)),
+     wrong("last-rows", "you take the last row of both: the first rejected draft token has row `accepted`",
+           next_weights=residual_at(lambda k: -1, lambda k: -1)),
+     wrong("first-rows", "you take the first row of both: the first rejected draft token has row `accepted`",
+           next_weights=residual_at(lambda k: 0, lambda k: 0)),
+     wrong("draft-row-before", "q_draft's row is one too early: row `accepted` is the first rejected draft token, in "
+           "both",
+           next_weights=residual_at(row_q=lambda k: max(0, k - 1))),
+     wrong("bonus-less-the-first-row", "where all were accepted you take q_draft's first row away, as an index that "
+           "wraps "
+           "around does: nothing was drafted there", next_weights=lambda k, p, q: (p[k] - q[k % len(q)]).clamp(min=0)),
      wrong("bonus-too-early", "you take the last draft token for the end of the draft: `accepted` counts up to gamma, "
            "and only at gamma were all accepted", next_weights=lambda k, p, q: (
                p[-1] if k == len(q) - 1 else (p[k] - q[k]).clamp(min=0))),

@@ -2,9 +2,11 @@
 
 from functools import partial
 
+from lessons.check import seeds
 from lessons.check.answered import number, whole
 from lessons.check.engine import Exercise, wrong
-from lessons.check.seen import Seen, values
+from lessons.check.pairs import short
+from lessons.check.seen import TOLERANCE, Seen, values
 from nanospec import theory
 
 
@@ -21,6 +23,7 @@ def steps(m: int) -> float:
     return 1 + 0.5 * ((m - 1) // 4)
 
 
+NEAR_1 = 1e-7           # there the closed form loses digits, and is right all the same
 CURVES = {"v(m) = 1": flat, "v(m) = 1 + .15 (m - 1)": growing, "v in steps of four": steps}
 
 
@@ -47,17 +50,51 @@ def worked(f) -> list[Seen]:
 
 
 def tokens(f) -> list[Seen]:
-    cases = {f"alpha {alpha}, gamma {gamma}": (alpha, gamma) for alpha in (0.0, 0.3, 0.75, 1.0) for gamma in (1, 2, 7)}
-    return [values("expected_tokens", lambda: {name: tokens_of(f, *case) for name, case in cases.items()},
-                   {name: float(theory.expected_tokens(*case)) for name, case in cases.items()})]
+    draw = seeds.chance(9)
+    alphas = (0.0, 0.3, 0.75, 1.0, *(draw.uniform(0, .99) for _ in range(4)), 1e-5)
+    return [tokens_at(f, alphas, (1, 2, 7, draw.randint(20, 60)), TOLERANCE),
+            tokens_at(f, (.99999, 1 - 1e-7), (4, 7), NEAR_1)]
+
+
+def tokens_at(f, alphas, gammas, tolerance: float) -> Seen:
+    cases = {f"alpha {alpha!r}, gamma {gamma}": (alpha, gamma) for alpha in alphas for gamma in gammas}
+    return values("expected_tokens", lambda: {name: tokens_of(f, *case) for name, case in cases.items()},
+                  {name: sum(alpha ** i for i in range(gamma + 1)) for name, (alpha, gamma) in cases.items()},
+                  tolerance)
 
 
 def gammas(f) -> list[Seen]:
-    cases = {f"alpha {alpha}, c {c}": (alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.02, 0.1, 0.3)}
-    return [values(f"best_gamma up to 16, {name}",
-                   lambda v=v: {case: gamma_of(f, *pair, v, 16) for case, pair in cases.items()},
-                   {case: theory.best_gamma(*pair, v, 16) for case, pair in cases.items()})
+    return [seen_best(f, name, v, 16, [(alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.02, 0.1, 0.3)])
             for name, v in CURVES.items()]
+
+
+def gammas_by_seed(f) -> list[Seen]:
+    """Other times, other limits from 1 to 40, a draft that costs nothing and one that costs more than the target."""
+    draw, found = seeds.chance(109), []
+    for most in (1, 2, 5, 12, 40):
+        table = [1.0]
+        while len(table) <= most:
+            table.append(table[-1] + (draw.uniform(0, .3) if draw.random() < .5 else 0))
+        pairs = [(draw.choice((0.0, draw.random(), draw.uniform(.9, .999), 1.0)),
+                  draw.choice((0.0, draw.uniform(0, .2), draw.uniform(.5, 2)))) for _ in range(6)]
+        found.append(seen_best(f, f"v(1), v(2), ... = {short(table[:8])}{', ...' * (most > 7)}",
+                               lambda m, table=table: table[m - 1], most, pairs))
+    return found
+
+
+def seen_best(f, name: str, v, most: int, pairs: list[tuple]) -> Seen:
+    """Where two gammas are as good as one another but for rounding, either is right."""
+    def mine() -> dict:
+        found = {}
+        for case, (alpha, c) in cases.items():
+            gamma = gamma_of(f, alpha, c, v, most)
+            speeds = [theory.expected_tokens(alpha, g) / (g * c + v(g + 1)) for g in range(1, most + 1)]
+            as_good = 1 <= gamma <= most and speeds[gamma - 1] > max(speeds) * (1 - 1e-12)
+            found[case] = right[case] if as_good else gamma
+        return found
+    cases = {f"alpha {short([alpha])[0]}, c {short([c])[0]}": (alpha, c) for alpha, c in pairs}
+    right = {case: theory.best_gamma(*pair, v, most) for case, pair in cases.items()}
+    return values(f"best_gamma up to {most}, {name}", mine, right)
 
 
 def best(alpha, c, v, most, cost=lambda gamma, c, v: gamma * c + v(gamma + 1), count=theory.expected_tokens):
@@ -74,10 +111,17 @@ def cost_wrong(cost) -> dict:
 
 EXERCISE = Exercise(
     "ex09_how_fast.py", ("expected_tokens", "best_gamma"), contract,
-    {"worked number": worked, "expected tokens": tokens, "best gamma": gammas},
+    {"worked number": worked, "expected tokens": tokens, "best gamma": gammas, "other times": gammas_by_seed},
     [wrong("bonus-forgotten", "you count the accepted draft tokens only; every round also brings a replacement or a "
            "bonus token",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(1, gamma + 1)))),
+     *(wrong("rounded", "you round the number of tokens: the caller may, and here every digit counts", **tokens_wrong(
+         lambda alpha, gamma, digits=digits: round(theory.expected_tokens(alpha, gamma), digits)))
+       for digits in range(1, 7)),
+     *(wrong("rounded", "you round the number of tokens: the caller may, and here every digit counts",
+             expected_tokens=lambda alpha, gamma, digits=digits: round(
+                 float(theory.expected_tokens(alpha, gamma)), digits))
+       for digits in range(1, 7)),
      wrong("last-draft-token-forgotten", "your sum ends one draft token early: all gamma of them can be accepted, "
            "and a bonus token follows",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma)))),

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from heapq import heappop, heappush
 from itertools import product
 from math import prod
 
+from lessons.check import seeds
 from lessons.check.answered import wholes
 from lessons.check.engine import Exercise, wrong
 from lessons.check.seen import Failure, Seen, values
@@ -82,14 +84,33 @@ def contract(f) -> None:
 
 
 def seen_in(f, name: str) -> Seen:
-    accuracies, size = CASES[name]
+    return seen_of(f, name, *CASES[name], best_of_all(name))
 
+
+def seen_of(f, name: str, accuracies: Accuracies, size: int, most: float) -> Seen:
     def found() -> dict:
         rows = rows_of(f, accuracies, size)
         return {"rows": len(rows), "rows without their parent": sum(not has_its_parents(path, rows) for path in rows),
                 "tokens per target call": tokens_of(accuracies, rows)}
     return values(f"{name}: accuracies {accuracies}, size {size}", found,
-                  {"rows": size, "rows without their parent": 0, "tokens per target call": best_of_all(name)})
+                  {"rows": size, "rows without their parent": 0, "tokens per target call": most})
+
+
+@lru_cache(maxsize=None)
+def drawn_cases() -> list[tuple]:
+    """Heads of any number, as wide as they like, sure or not; the library says what the best tree has."""
+    draw, found = seeds.chance(17), []
+    for widths, size in (((3, 3), 1), ((2, 2), 2), ((8,), 6), ((6, 5), 12), ((2, 3, 4, 5), 20), ((9, 2, 2), 15),
+                         ((3, 3, 3, 3, 3), 25), ((1, 1, 1, 1, 1, 1), 6), ((4, 4, 4), 40)):
+        sure = draw.uniform(.3, 3)
+        shares = [sorted((draw.random() ** sure for _ in range(width)), reverse=True) for width in widths]
+        accuracies = [[float(f"{share / (sum(head) + .2):.3g}") for share in head] for head in shares]
+        found.append((accuracies, size, grown_tree(accuracies, size)[0] if size > 1 else 1.0))
+    return found
+
+
+def by_seed(f) -> list[Seen]:
+    return [seen_of(f, "by a seed", *case) for case in drawn_cases()]
 
 
 def worked(f) -> list[Seen]:
@@ -146,14 +167,27 @@ def after_elder_siblings(accuracies: Accuracies, path: Path) -> float:
     return prod(head[i] * prod(1 - elder for elder in head[:i]) for head, i in zip(accuracies, path))
 
 
+def by_a_heap_of_own(accuracies: Accuracies, size: int) -> list[Path]:
+    waiting, tree = [(-1.0, ())], []
+    while waiting and len(tree) < size:
+        one = heappop(waiting)[1]
+        tree.append(one)
+        for i, accuracy in enumerate(accuracies[len(one)] if len(one) < len(accuracies) else ()):
+            heappush(waiting, (-accuracy, (*one, i)))
+    return tree
+
+
 def by(value: Callable) -> dict:
     return {"grow": partial(grown, value=value)}
 
 
 EXERCISE = Exercise(
-    "ex17_medusas_tree.py", ("grow",), contract, {"worked number": worked, "the best of all trees": best},
+    "ex17_medusas_tree.py", ("grow",), contract, {"worked number": worked, "the best of all trees": best,
+                                                     "larger trees": by_seed},
     [wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
            "the product", **by(own)),
+     wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
+           "the product", grow=by_a_heap_of_own),
      wrong("rows-without-their-parents", "you take the best draft tokens of all heads, and the target never comes to a "
            "row whose parent is missing. With the product along the path no row is worth more than its parent",
            grow=lambda accuracies, size: sorted(every_path(accuracies), key=partial(own, accuracies),

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
+from lessons.check import seeds
 from lessons.check.answered import wholes
-from lessons.check.engine import Exercise, Functions, wrong
+from lessons.check.clock import shown
+from lessons.check.mistakes_one_ahead import WRONGS, OWN_HIDDEN
+from lessons.check.engine import Exercise, Functions
 from lessons.check.layers import TARGET, Layer, Scripted, hidden_of
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
@@ -52,8 +55,9 @@ def by_place(reads: list[list[tuple[int, int]]]) -> dict[str, int]:
             for place, pair in enumerate(pairs, 1) for what, number in zip(("hidden states", "token"), pair)}
 
 
-def seen_kept(f, gamma: int, accepted: int) -> Seen:
-    hidden, predicted, verified = [40, 41], list(range(42, 42 + gamma)), list(range(45, 46 + gamma))
+def seen_kept(f, gamma: int, accepted: int, length: int = 2) -> Seen:
+    hidden, first = list(range(40, 40 + length)), 40 + length
+    predicted, verified = list(range(first, first + gamma)), list(range(first + gamma + 1, first + 2 * gamma + 2))
     right = hidden + verified[:accepted + 1]
 
     def numbered(kept: list[int]) -> dict:
@@ -103,7 +107,28 @@ def pace(f) -> list[Seen]:
 
 
 def every_count(f) -> list[Seen]:
-    return [seen_kept(f, gamma, accepted) for gamma in (1, 3) for accepted in range(gamma + 1)]
+    draw = seeds.chance(18)
+    sizes = [(1, 2), (3, 2), (2, 1), (5, 7), (8, draw.randint(10, 40))]
+    return [seen_kept(f, gamma, accepted, length) for gamma, length in sizes for accepted in range(gamma + 1)]
+
+
+def longer_texts(f) -> list[Seen]:
+    """What the layer reads, of texts and drafts of many lengths."""
+    draw, found = seeds.chance(118), []
+    for length, gamma in ((2, 1), (2, 5), (4, 3), (9, 2), (draw.randint(12, 30), 6)):
+        tokens = [draw.randrange(50) for _ in range(length)]
+        hidden = [draw.randrange(100, 999) for _ in tokens[1:]]
+        answers = [(draw.randrange(100, 999), draw.randrange(50)) for _ in range(gamma)]
+        right = [[*zip(hidden, tokens[1:]), *answers[:call]] for call in range(gamma)]
+
+        def read(tokens=tokens, hidden=hidden, answers=answers) -> dict:
+            layer = Scripted(answers)
+            proposed(f, layer, tokens, hidden, len(answers))
+            return by_place(layer.reads)
+        found.append(values(f"propose, tokens {shown(tokens)}, hidden {shown(hidden)}, gamma {gamma}: what the layer "
+                            "reads",
+                            read, by_place(right)))
+    return found
 
 
 def number_to_reach(f) -> str:
@@ -112,64 +137,11 @@ def number_to_reach(f) -> str:
             f"hidden states: {others:.2f}, and the same distribution of the text")
 
 
-def proposing(pairs: Callable = lambda tokens, hidden: zip(hidden, tokens[1:]),
-              then: Callable = lambda pairs, hidden, predicted, token: [*pairs, (predicted, token)]) -> dict:
-    """propose with other pairs of the text, or other pairs after a draft token."""
-    def propose(layer, tokens, hidden, gamma):
-        read, drafted = list(pairs(tokens, hidden)), []
-        for _ in range(gamma):
-            predicted, token = layer(read)
-            read = then(read, hidden, predicted, token)
-            drafted.append(token)
-        return drafted
-    return {"propose": propose}
-
-
-OWN_HIDDEN = proposing(lambda tokens, hidden: zip(hidden, tokens))
-
 EXERCISE = Exercise(
     "ex18_one_ahead.py", ("propose", "keep"), contract,
     {"worked number": worked, "exact distribution": exact, "every draft token accepted": pace,
-     "what is kept": every_count},
-    [wrong("own-hidden", "you pair each token with its own hidden state. The last token has none yet, so the layer "
-           "never reads it: take the hidden state of the token before", **OWN_HIDDEN),
-     wrong("own-hidden", "you leave out x_0 and pair the others with their own hidden states; the last one has none "
-           "yet. Take that of the token before: h_0 goes with x_1",
-           **proposing(lambda tokens, hidden: zip(hidden[1:], tokens[1:]))),
-     wrong("hidden-two-before", "your hidden states are one too old: x_2 goes with h_1, not with h_0",
-           **proposing(lambda tokens, hidden: zip(hidden, tokens[2:]))),
-     wrong("first-token-read", "you hand in x_0 as well: there is no hidden state before it, leave it out",
-           **proposing(lambda tokens, hidden: zip([0, *hidden], tokens))),
-     wrong("last-token-unread", "the layer does not read the last token of the text, and drafts for its place again",
-           **proposing(lambda tokens, hidden: zip(hidden, tokens[1:-1]))),
-     wrong("last-pair-only", "you hand in the last pair alone; the layer reads all of them",
-           **proposing(lambda tokens, hidden: [(hidden[-1], tokens[-1])])),
-     wrong("new-pair-only", "in later calls you hand in the new pair alone; layer takes all pairs, every time",
-           **proposing(then=lambda pairs, hidden, predicted, token: [(predicted, token)])),
-     wrong("draft-tokens-unread", "every call gets the same pairs: the layer must read what it has drafted",
-           **proposing(then=lambda pairs, *_: pairs)),
-     wrong("predicted-with-its-own-token", "what the layer predicts is the hidden state of the last token that it "
-           "has read; it goes with the draft token, which comes after that one",
-           **proposing(then=lambda pairs, hidden, predicted, token: [*pairs, (predicted, pairs[-1][-1])])),
-     wrong("last-hidden-again", "you give every draft token the target's last hidden state; what goes with it was "
-           "predicted by the layer a moment ago",
-           **proposing(then=lambda pairs, hidden, predicted, token: [*pairs, (hidden[-1], token)])),
-     wrong("predicted-kept", "you keep what the layer predicted; the target has read these tokens since, so take its "
-           "own hidden states", keep=lambda hidden, predicted, verified, accepted: hidden + predicted[:accepted + 1]),
-     wrong("predicted-kept", "for the accepted draft tokens you keep what the layer predicted; the target has read "
-           "them since, so take its own hidden states", keep=lambda hidden, predicted, verified, accepted:
-           hidden + predicted[:accepted] + verified[accepted:accepted + 1]),
-     wrong("rejected-kept", "you keep the hidden states of rejected draft tokens, too: they are no text",
-           keep=lambda hidden, predicted, verified, accepted: hidden + verified),
-     wrong("row-0-forgotten", "row 0 of the target's call is x_n, the last token of the text before: now its hidden "
-           "state is there, and it is missing in yours",
-           keep=lambda hidden, predicted, verified, accepted: hidden + verified[1:accepted + 1]),
-     wrong("last-accepted-forgotten", "you keep one too few: x_n and the accepted draft tokens are accepted + 1 rows",
-           keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted]),
-     wrong("one-too-many", "you keep one too many: the new token has not been read; that row is of a rejected one",
-           keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted + 2]),
-     wrong("text-before-forgotten", "you keep this round alone; those of the text before it are needed, too",
-           keep=lambda hidden, predicted, verified, accepted: verified[:accepted + 1])],
+     "what is kept": every_count, "longer texts": longer_texts},
+    WRONGS,
     ("Write the tokens in a row, and under each one its own hidden state. Now move the lower row one place to the "
      "right.",
      "How many pairs has a text of three tokens? In keep: which tokens has the target read, and which are text?",
@@ -177,4 +149,4 @@ EXERCISE = Exercise(
      "verified[:accepted + 1]"),
     [("nanospec.methods.draft_models.unrolled", "before_tokens", "", ""),
      ("nanospec.methods.draft_models.text_reader", "LearnedReader.commit", "first =", "self.kept[")],
-    {"number to reach": number_to_reach}, slow_is_right=True)
+    {"number to reach": number_to_reach}, speed="every draft token accepted")

@@ -1,16 +1,17 @@
 """Exercise 19: every text of a batch commits what it has accepted, and no more. Held to plain lists, and walked."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-import torch
-from torch import Tensor, arange, tensor
+from torch import Tensor, tensor
 
 from lessons.check import seeds
 from lessons.check.answered import pair, wholes
-from lessons.check.engine import Exercise, wrong
+from lessons.check.clock import shown
+from lessons.check.mistakes_in_a_batch import WRONGS
+from lessons.check.engine import Exercise
 from lessons.check.rounds import coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import completed, product_of
@@ -20,7 +21,7 @@ from nanospec.proof.walk import target_distribution, walk
 TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
-NOTHING = 99            # follows a text in the small cases; in the walk, a 0
+NOTHING = 1             # follows a text in the small cases, as if it were text; in the walk, a 0
 
 Case = tuple[list[list[int]], list[list[int]], list[int], list[int]]        # texts, drafts, accepted, token
 
@@ -29,15 +30,16 @@ def committed(f, texts: Tensor, length: Tensor, drafts: Sequence, accepted: Sequ
     """The texts (B, N) as lists, and their lengths, as the learner's commit has them."""
     found = f.commit(texts, length, tensor(drafts), tensor(accepted), tensor(token))
     tokens, length = pair(found, "commit must return a pair, the new tokens and the new length")
-    tokens, length = whole_rows(tokens, len(drafts), N, "commit, the tokens,"), wholes(length, "commit, the length,")
-    if len(length) != len(drafts) or not all(0 < n <= N for n in length):
-        raise Failure(f"commit must return a length for each of {len(drafts)} texts, 1 to {N}; it returned {length}")
+    room = texts.shape[1]
+    tokens, length = whole_rows(tokens, len(drafts), room, "commit, the tokens,"), wholes(length, "commit, the length,")
+    if len(length) != len(drafts) or not all(0 < n <= room for n in length):
+        raise Failure(f"commit must return a length for each of {len(drafts)} texts, 1 to {room}; it returned {length}")
     return tokens, length
 
 
 def slots_of(f, length: Tensor, n: int) -> list[list[int]]:
     found = whole_rows(f.slots(length, n), len(length), n, "slots")
-    if not all(0 <= slot < N for row in found for slot in row):
+    if not all(0 <= slot < max(N, 2 * (int(length.max()) + n)) for row in found for slot in row):
         raise Failure(f"slots must return slots from 0 on; length {length.tolist()}, n {n}: it returned {found}")
     return found
 
@@ -53,8 +55,8 @@ def whole_rows(value, rows: int, columns: int, what: str) -> list[list[int]]:
     return found
 
 
-def padded(texts: Sequence[Sequence[int]], filling: int = NOTHING) -> tuple[Tensor, Tensor]:
-    return tensor([[*text] + [filling] * (N - len(text)) for text in texts]), tensor([len(text) for text in texts])
+def padded(texts: Sequence[Sequence[int]], filling: int = NOTHING, room: int = N) -> tuple[Tensor, Tensor]:
+    return tensor([[*text] + [filling] * (room - len(text)) for text in texts]), tensor([len(text) for text in texts])
 
 
 WORKED: Case = [[5, 6], [7, 8, 9]], [[6, 1, 2], [9, 3, 4]], [2, 0], [11, 12]
@@ -70,14 +72,16 @@ def worked(f) -> list[Seen]:
     return [seen_commit(f, *WORKED), seen_slots(f, (5, 4), 3)]
 
 
-def seen_commit(f, texts, drafts, accepted, token) -> Seen:
+def seen_commit(f, texts, drafts, accepted, token, room: int = N, filling: int = NOTHING) -> Seen:
     def numbered(tokens, length) -> dict:
         places = {f"text {b}, token {i}": row[i] for b, row in enumerate(tokens) for i in range(length[b])}
         return {f"text {b}, length": n for b, n in enumerate(length)} | places
 
     right = [text + draft[1:1 + k] + [last] for text, draft, k, last in zip(texts, drafts, accepted, token)]
-    return values(f"commit, texts {texts}, draft {drafts}, accepted {accepted}, token {token}: right are {right}",
-                  lambda: numbered(*committed(f, *padded(texts), drafts, accepted, token)),
+    return values(f"commit, texts {shown(texts)}, draft {shown(drafts)}, accepted {accepted}, token {shown(token)}: "
+                  "right "
+                  f"are {shown(right)}", lambda: numbered(*committed(
+                      f, *padded(texts, filling, room), drafts, accepted, token)),
                   numbered(right, [*map(len, right)]))
 
 
@@ -104,6 +108,20 @@ def small_cases() -> Iterator[Case]:
 def every_case(f) -> list[Seen]:
     return [*(seen_commit(f, *case) for case in small_cases()),
             *(seen_slots(f, length, n) for length in [(1,), (3, 1), (2, 2), (1, 4, 2)] for n in (1, 2, 4))]
+
+
+def by_seed(f) -> list[Seen]:
+    """Larger batches, with no room to spare; texts of very different lengths; great tokens; any filling."""
+    draw, found = seeds.chance(19), []
+    for rows, gamma, most in ((1, 1, 5), (4, 5, 30), (7, 3, 12), (2, 9, 3), (5, 0, 6), (9, 4, 60)):
+        lengths = [draw.randint(1, most) for _ in range(rows)]
+        texts = [[draw.randrange(2 ** 40) for _ in range(length)] for length in lengths]
+        drafts = [[text[-1], *(draw.randrange(2 ** 40) for _ in range(gamma))] for text in texts]
+        accepted, token = [draw.randint(0, gamma) for _ in texts], [draw.randrange(2 ** 40) for _ in texts]
+        filling = draw.choice((0, -1, texts[0][0], token[0]))
+        found.append(seen_commit(f, texts, drafts, accepted, token, max(lengths) + gamma + 1, filling))
+    return [*found, *(seen_slots(f, tuple(draw.randint(1, 10 ** 6) for _ in range(rows)), n)
+                      for rows, n in ((1, 1), (3, 12), (8, 5), (2, 70)))]
 
 
 def play(f, dice) -> tuple[tuple[int, ...], ...]:
@@ -150,64 +168,10 @@ def exact(f) -> list[Seen]:
     return [replace(seen, paths=paths)]
 
 
-def committing(accepted: Callable = lambda accepted: accepted, place: Callable = lambda length: length,
-               at: Callable = lambda accepted, gamma: accepted,
-               grown: Callable = lambda length, accepted, gamma: length + accepted + 1, again: int = 0) -> dict:
-    """commit with others accepted, written to other places, its token at another one, or with another length. again:
-    column 0 is written, too.
-    """
-    def commit(tokens, length, draft, its, token):
-        its, gamma = accepted(its), draft.shape[1] - 1
-        written = torch.cat([draft[:, 1 - again:], token[:, None]], 1)
-        written = written.scatter(1, again + at(its, gamma)[:, None], token[:, None])
-        places = place(length)[:, None] + arange(written.shape[1])
-        return tokens.scatter(1, places, written), grown(length, its, gamma)
-    return {"commit": commit}
-
-
-def token_too_early(tokens, length, draft, accepted, token):
-    tokens = tokens.scatter(1, length[:, None] + arange(draft.shape[1] - 1), draft[:, 1:])
-    return tokens.scatter(1, (length + accepted - 1)[:, None], token[:, None]), length + accepted
-
-
-def longest(length: Tensor) -> Tensor:
-    return length.max().expand_as(length)
-
-
 EXERCISE = Exercise(
     "ex19_ragged_commit.py", ("commit", "slots"), contract,
-    {"worked number": worked, "every small case": every_case, "exact distribution": exact},
-    [wrong("lockstep-with-its-own-token", "you cut every text to the fewest accepted, and append its own token; that "
-           "one was drawn for another place", **committing(lambda accepted: accepted.min().expand_as(accepted))),
-     wrong("longest-for-all", "you commit as many draft tokens of each text as the best text has accepted: some of "
-           "them were rejected", **committing(longest)),
-     wrong("first-text-for-all", "you use what text 0 has accepted for all texts",
-           **committing(lambda accepted: accepted[:1].expand_as(accepted))),
-     wrong("one-length-for-all", "you give all texts the length of the longest: nothing follows a shorter text",
-           **committing(grown=lambda length, accepted, gamma: longest(length + accepted + 1))),
-     wrong("after-the-longest", "you write after the longest text of the batch, not after each one's own end",
-           **committing(place=longest)),
-     wrong("token-after-the-whole-draft", "you put the token after the whole draft; its place is after the accepted "
-           "draft tokens, over the first that was rejected", **committing(at=lambda k, gamma: k * 0 + gamma)),
-     wrong("rejected-committed", "you commit the whole draft: the rejected draft tokens are no text",
-           **committing(at=lambda k, gamma: k * 0 + gamma, grown=lambda length, k, gamma: length + gamma + 1)),
-     wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already, and you "
-           "write it once more", **committing(grown=lambda length, k, gamma: length + k + 2, again=1)),
-     wrong("last-token-twice", "column 0 of the draft is the last committed token: it is in the text already. You "
-           "write it once more, and the new length leaves out the new one", **committing(again=1)),
-     wrong("last-token-taken-for-a-draft-token", "column 0 of the draft is the last committed token, and you count it "
-           "among the draft tokens: the accepted ones are columns 1 to `accepted`",
-           **committing(at=lambda k, gamma: k - 1, again=1)),
-     wrong("token-not-counted", "your new length leaves out the replacement or bonus token",
-           **committing(grown=lambda length, k, gamma: length + k)),
-     wrong("token-too-early", "you write the token over the last accepted draft token: it comes one place later",
-           commit=token_too_early),
-     wrong("slots-after-the-text", "you begin at slot `length`. The last committed token has not been read, and its "
-           "own slot is length - 1", slots=lambda length, n: length[:, None] + arange(n)),
-     wrong("slots-of-the-longest", "you give all texts the slots of the longest: the shorter ones get holes",
-           slots=lambda length, n: longest(length)[:, None] - 1 + arange(n)),
-     wrong("slots-from-0", "you begin at slot 0, where the text's first token has been kept",
-           slots=lambda length, n: length[:, None] * 0 + arange(n))],
+    {"worked number": worked, "every small case": every_case, "larger batches": by_seed, "exact distribution": exact},
+    WRONGS,
     ("Do it for one text with plain lists first: text + draft[1:1 + accepted] + [token]. How long is it now? Which of "
      "its tokens has the target read?",
      "Write gamma + 1 tokens after each text, whatever was accepted. What follows the new length has no meaning. "

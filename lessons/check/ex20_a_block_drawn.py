@@ -6,8 +6,10 @@ from itertools import product
 
 import torch
 
+from lessons.check import seeds
 from lessons.check.answered import pair, token, weights_like
-from lessons.check.engine import Exercise, Functions, wrong
+from lessons.check.mistakes_while_drawing import WRONGS, NO_TABLE, drawing_by
+from lessons.check.engine import Exercise, Functions
 from lessons.check.pairs import vector
 from lessons.check.rounds import IDS, TARGET, coin, count, distribution_of, next_weights
 from lessons.check.seen import Failure, Row, Seen, look, values
@@ -39,15 +41,28 @@ CASES = {       # last, rows, table
 }
 
 
+def case_of(draw, gamma: int, size: int, spread: float, shift: float = 0) -> tuple:
+    def logits(rows: int) -> torch.Tensor:
+        return torch.tensor([[shift + draw.uniform(-spread, spread) for _ in range(size)] for _ in range(rows)],
+                            dtype=torch.float64)
+    return draw.randrange(size), logits(gamma), logits(size)
+
+
+DRAW = seeds.chance(20)
+CASES |= {f"{gamma} place{'s' * (gamma > 1)} by a seed, {size} token{'s' * (size > 1)}": case_of(
+    DRAW, gamma, size, spread, shift) for gamma, size, spread, shift in (
+        (1, 4, 2, 0), (4, 2, 1, 0), (3, 3, 3, 0), (2, 5, 2, 20), (2, 4, 6, -20), (2, 1, 1, 0))}
+
+
 def drawn(f, case: tuple, dice) -> tuple[tuple[int, ...], list[torch.Tensor]]:
     last, rows, table = case
     found = pair(f.draw(last, rows.clone(), table.clone(), dice), "draw must return two things, tokens and q_draft")
     parts = []
     for what, part in zip(("tokens", "distributions"), found):
-        part = list(part) if isinstance(part, (list, tuple, torch.Tensor)) else None
-        if part is None or len(part) != len(rows):
+        is_a_row = isinstance(part, (list, tuple)) or getattr(part, "ndim", 0)
+        if not is_a_row or len(part) != len(rows):
             raise Failure(f"draw must return {len(rows)} {what}, one for each place; it returned {part!r:.80}")
-        parts.append(part)
+        parts.append(list(part))
     size = rows.shape[1]
     return (tuple(token(x, size, "draw, for each place,") for x in parts[0]),
             [weights_like(q, (size,), "draw, for each place, second,") for q in parts[1]])
@@ -77,21 +92,22 @@ def blocks(f, name: str) -> Seen:
 
 
 def reports(f, name: str) -> Seen:
-    """For each block that can be drawn: what is reported of each of its tokens, beside how often it was drawn."""
+    """For each block that can be drawn: what is reported of each place, beside what was drawn from."""
     last, rows, table = CASES[name]
 
     def reported() -> dict:
         found, _ = walk(play)
-        return {f"block {block}, place {place}": q for (block, qs) in found for place, q in enumerate(qs, 1)}
+        return {f"block {block}, place {place}, token {x}": share for (block, qs) in found
+                for place, q in enumerate(qs, 1) for x, share in enumerate(q)}
 
     def play(dice) -> tuple:
         block, q_draft = drawn(f, CASES[name], Row(dice))
-        return block, tuple(float(q[x]) for q, x in zip(q_draft, block))
+        return block, tuple(tuple(q.tolist()) for q in q_draft)
 
-    right = {f"block {block}, place {place}": float((row + table[before]).softmax(-1)[x])
-             for block in right_blocks(CASES[name])
-             for place, (row, before, x) in enumerate(zip(rows, (last, *block), block), 1)}
-    return values(f"{name}: q_draft of the tokens drawn", reported, right)
+    right = {f"block {block}, place {place}, token {x}": share for block in right_blocks(CASES[name])
+             for place, (row, before) in enumerate(zip(rows, (last, *block)), 1)
+             for x, share in enumerate((row + table[before]).softmax(-1).tolist())}
+    return values(f"{name}: q_draft", reported, right)
 
 
 def drawing(f) -> list[Seen]:
@@ -102,9 +118,9 @@ def reporting(f) -> list[Seen]:
     return [reports(f, name) for name in CASES]
 
 
-def play_round(f, dice) -> tuple[tuple[int, ...], int]:
-    """A round on the target with the best block: three tokens of text, and how many draft tokens were accepted."""
-    drafted, q_draft = drawn(f, fork(), dice)
+def play_round(f, dice, case: Callable = fork) -> tuple[tuple[int, ...], int]:
+    """A round on the target: three tokens of text, and how many draft tokens were accepted."""
+    drafted, q_draft = drawn(f, case(), dice)
     p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(3)]
     accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
     new = (*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft)))
@@ -114,8 +130,16 @@ def play_round(f, dice) -> tuple[tuple[int, ...], int]:
 
 
 def exact(f) -> list[Seen]:
-    return [look("a round: the distribution of three tokens", lambda dice: play_round(f, dice)[0],
-                 target_distribution(TARGET, IDS, 3))]
+    """Of the best block, which is accepted whatever is said of it, and of others: there q_draft matters."""
+    return [look(f"a round with {name}: the distribution of three tokens",
+                 lambda dice, case=case: play_round(f, dice, case)[0], target_distribution(TARGET, IDS, 3))
+            for name, case in (("the best block for this target", fork),
+                               ("another block", lambda: CASES["two places"]))]
+
+
+def pace(f) -> list[Seen]:
+    return [values("the best block for this target, on average", lambda: {"draft tokens accepted": accepted_by(f.draw)},
+                   {"draft tokens accepted": 2.0})]
 
 
 @lru_cache(maxsize=None)
@@ -129,76 +153,15 @@ def number_to_reach(f) -> str:
             f"Without the table: {accepted_by(NO_TABLE['draw']):.2f}, and the same distribution of the text")
 
 
-def drawing_by(logits: Callable = lambda row, table, before, last, k: row + table[before],
-               said: Callable | None = None, weigh: Callable = lambda logits: logits.softmax(-1),
-               choose: Callable = lambda dice, q: dice.pick(q)) -> dict:
-    """draw with other logits, with others reported than drawn from, or another choice."""
-    def draw(last, rows, table, dice):
-        tokens, q_draft, before = [], [], last
-        for k, row in enumerate(rows):
-            q = weigh(logits(row, table, before, last, k))
-            q_draft.append(q if said is None else weigh(said(row, table, before, last, k)))
-            before = choose(dice, q)
-            tokens.append(before)
-        return tokens, q_draft
-    return {"draw": draw}
-
-
-def row_alone(row, table, before, last, k):
-    return row
-
-
-NO_TABLE = drawing_by(row_alone)
-ADDED = (lambda sums: sums, lambda sums: sums.clamp(min=0), lambda sums: sums / sums.sum(),     # what people do then
-         lambda sums: sums.clamp(min=0) / sums.clamp(min=0).sum(), lambda sums: sums.softmax(-1))
-
-
-def table_after(last, rows, table, dice):
-    """All drawn first, corrected then."""
-    tokens = [dice.pick(row.softmax(-1)) for row in rows]
-    return tokens, [(row + table[before]).softmax(-1) for row, before in zip(rows, [last, *tokens])]
-
-
-def own_row(last, rows, table, dice):
-    tokens, q_draft = [], []
-    for row in rows:
-        tokens.append(dice.pick((row + table[last]).softmax(-1)))
-        q_draft.append((row + table[tokens[-1]]).softmax(-1))
-        last = tokens[-1]
-    return tokens, q_draft
-
-
 EXERCISE = Exercise(
     "ex20_a_block_drawn.py", ("draw",), contract,
-    {"worked number": worked, "exact distribution": exact, "what is drawn": drawing, "what is reported": reporting},
-    [wrong("block-marginals-reported", "you draw with the table and report the rows without it: the rule must be told "
-           "what each token was really drawn from", **drawing_by(said=row_alone)),
-     wrong("table-after-the-draw", "you draw all places first and add the table's rows to what you report: add them "
-           "before you draw", draw=table_after),
-     wrong("table-forgotten", "you draw every place on its own: the text is exact, and fewer draft tokens are accepted "
-           "than the table allows", **NO_TABLE),
-     wrong("row-of-the-last-token", "you add the row of the text's last token at every place; take that of the token "
-           "drawn just before", **drawing_by(lambda row, table, before, last, k: row + table[last])),
-     wrong("first-place-alone", "you leave the first place without its row: the text's last token is in front of it",
-           **drawing_by(lambda row, table, before, last, k: row + table[before] if k else row)),
-     wrong("table-by-columns", "you add a column: table[a] is what is added after token a",
-           **drawing_by(lambda row, table, before, last, k: row + table[:, before])),
-     wrong("row-of-its-own-token", "you report each token with its own row of the table, not with that of the token in "
-           "front of it", draw=own_row),
-     wrong("table-times-weights", "you multiply the probabilities by the table: it is added to logits, so it would be "
-           "its exp that multiplies",
-           **drawing_by(lambda row, table, before, last, k: (row.softmax(-1) * table[before]))),
-     *(wrong("table-added-to-probabilities", "you add the table to probabilities: it is added to the logits, and the "
-             "softmax comes after", **drawing_by(weigh=weigh, logits=lambda row, table, before, last, k: (
-                 row.softmax(-1) + table[before]))) for weigh in ADDED),
-     wrong("logits-taken-for-weights", "you hand out exp of the logits without dividing by their sum: q_draft must add "
-           "up to 1", **drawing_by(weigh=torch.exp)),
-     wrong("likeliest-token", "you take the likeliest token; it must be drawn, or q_draft is not what it came from",
-           **drawing_by(choose=lambda dice, q: int(q.argmax())))],
+    {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace,
+     "what is drawn": drawing, "what is reported": reporting},
+    WRONGS,
     ("Which token stands in front of the first place? And in front of the second?",
      "Keep a variable for the token in front. At every place: add its row of the table, softmax, draw, and then this "
      "token is the one in front.",
      "q = (row + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
     [("nanospec.methods.draft_models.dflash", "DSpark.after_token", "return", "return"),
      ("nanospec.speculate", "ModelDrafter.propose", "q_draft.append", "tokens.append")],
-    {"number to reach": number_to_reach}, slow_is_right=True)
+    {"number to reach": number_to_reach}, speed="accepted as often as it can be")

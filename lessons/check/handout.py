@@ -29,7 +29,7 @@ class Refused(Exception):
 
 def hand_out(folder: Path) -> str:
     """Written aside and moved, so that it is whole or not there. Returns what to tell the teacher. With drawn tables
-    every known mistake must be seen, and told from the others: that is tried, and takes half a minute.
+    every known mistake must be seen, and told from the others: that is tried, and takes a minute.
     """
     folder = Path(os.path.abspath(folder))
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from lessons.check.engine import wrong
-from lessons.check.pairs import normal, without
+from lessons.check.pairs import GUARDS, normal, without
 
 
 def by(key: Callable) -> Callable:
@@ -62,9 +62,10 @@ WRONGS = [
           "a distribution: divide it by its sum", made=lambda weights: weights),
     known("normalised-for-the-coin-only", "the next distribution is taken away from what is none yet: divide it "
           "by its sum first", coin=lambda left, q, x, p: left[x] / left.sum() / q[x], made=lambda weights: weights),
-    known("guard-too-wide", "where little is left you go on with what there was before: after a rejection something is "
-          "left, and that is right however little it is",
-          leaves=lambda left, q, x, p: over(left, q, x, p) if over(left, q, x, p).sum() > 1e-6 else left),
+    *(known("guard-too-wide", "where little is left you go on with what there was before: after a rejection "
+            "something is "
+            "left, and that is right however little it is", leaves=lambda left, q, x, p, guard=guard: (
+                over(left, q, x, p) if over(left, q, x, p).sum() > guard else left)) for guard in GUARDS[::3]),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",
           leaves=lambda left, q, x, p: without(left, [x])),
     known("residual-absolute", "you leave |p_target - q_draft|: where the draft has more, nothing is left, not more",
@@ -107,6 +108,8 @@ WRONGS = [
           "its own coin", "flip", node_rule=one_coin),
     wrong("sample-and-match", "their distributions have no say: you draw from p_target and look for a child of that "
           "token, or accept each with the target's probability alone: too few are accepted", node_rule=match),
+    wrong("children-ignored", "you draw from p_target and never report that a child was right",
+          node_rule=lambda children, p, dice: (None, dice.pick(p))),
     known("accept-everything", "you always accept the first child: a text of the draft's",
           coin=lambda left, q, x, p: 1),
     known("ratio-flipped", "you accept a child with q_draft / p_target; it is p_target / q_draft",

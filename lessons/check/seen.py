@@ -37,13 +37,14 @@ class Seen:
     paths: int = 0
     error: Exception | None = None
     secret: bool = False        # what is right is for the learner to find
+    tolerance: float = TOLERANCE        # more where a right way to compute it loses digits
 
     def differences(self) -> dict[Hashable, float]:
         """Outcome -> yours - right, where these are not the same; in the order of the tokens."""
         found = {}
         for key in [*self.expected, *(key for key in self.got if key not in self.expected)]:
             off = difference(self.got.get(key, 0.0), self.expected.get(key, 0.0))
-            if not abs(off) <= TOLERANCE:               # a nan is a difference
+            if not abs(off) <= self.tolerance:          # a nan is a difference
                 found[key] = off
         return found
 
@@ -65,7 +66,7 @@ class Seen:
         if rows:
             lines.append(f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}")
         for key in rows:
-            right, yours = (value if abs(value) > TOLERANCE else 0.0
+            right, yours = (value if abs(value) > self.tolerance else 0.0
                             for value in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
             lines.append(f"    {str(key):<28} {right:>12.6g} {yours:>12.6g} {off[key]:>+12.3g}")
         if len(loud) > len(rows):
@@ -94,14 +95,17 @@ class Row(OneRow):
         listed = weights.tolist() if weights.dim() == 1 else []
         self.first = self.first or ("pick", listed)
         if not min(listed, default=-1) >= 0 or not sum(listed) > 0:
-            raise Failure(f"dice.pick takes a (V,) tensor of weights, none negative, not all 0; got {weights!r:.120}")
+            name = "negative-weights" if min(listed, default=0) < 0 else ""
+            raise Failure("dice.pick takes a (V,) tensor of weights, none negative, not all 0; got "
+                          f"{weights!r:.120}{f' ({name})' * bool(name)}", name)
         return super().pick(weights)
 
     def flip(self, prob) -> bool:
         Row.thrown_at["flip", sys._getframe(1).f_code.co_filename] = sys._getframe(1).f_lineno
         self.first = self.first or ("flip", float(prob))
         if not float(prob) >= 0:
-            raise Failure(f"dice.flip takes a probability, got {prob!r:.80}")
+            name = "negative-probability" if float(prob) < 0 else ""
+            raise Failure(f"dice.flip takes a probability, got {prob!r:.80}{f' ({name})' * bool(name)}", name)
         return super().flip(prob)
 
 
@@ -123,10 +127,10 @@ def look(title: str, play: Callable, expected: dict) -> Seen:
     return Seen(title, found, expected, paths)
 
 
-def values(title: str, got: Callable[[], dict], expected: dict) -> Seen:
+def values(title: str, got: Callable[[], dict], expected: dict, tolerance: float = TOLERANCE) -> Seen:
     """Values by name, beside the right ones."""
     try:
-        return Seen(title, {key: float(value) for key, value in got().items()}, expected)
+        return Seen(title, {key: float(value) for key, value in got().items()}, expected, tolerance=tolerance)
     except NotImplementedError:
         raise
     except Exception as error:
@@ -176,5 +180,5 @@ def same(one: Seen, other: Seen) -> bool:
         a, b = one.got.get(key, 0.0), other.got.get(key, 0.0)
         if a == b or a != a and b != b:
             return True
-        return abs(a - b) <= min(SAME, max(TOLERANCE, SHARE * abs(off.get(key, 0.0))))
+        return abs(a - b) <= max(one.tolerance, min(SAME, SHARE * abs(off.get(key, 0.0))))
     return all(close(key) for key in one.got.keys() | other.got.keys())

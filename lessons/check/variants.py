@@ -1,7 +1,7 @@
 """Exercises whose answers are verdicts and distances, drawn anew: other tables, and the rules in another order.
 
-The answer to every other exercise is a program, in which no number could be copied: there only the tables are others,
-by `seeds.seed`.
+The answer to every other exercise is a program, in which no number could be copied: there only the tables and cases
+are others, by `seeds`.
 """
 
 import ast
@@ -43,7 +43,7 @@ def drawn(number: int, source: str) -> str:
         return source
     module, rules, tables = DRAWN[number]
     judged = import_module(f"lessons.check.{module}").judged
-    letters, draw = seeds.letters(rules, number), seeds.rng(number)
+    letters, draw = seeds.letters(rules, number), seeds.chance(number)
     before = run(source)["verdicts"]()
     expected = {f"rule_{letters[name[-1]]}": found for name, found in before.items()}
     while True:                                             # mostly one of the first draws will do

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lessons.check import honest
 from lessons.check.alike import form
-from lessons.check.catalogue import ENTRIES
+from lessons.check.catalogue import ENTRIES, read
 from lessons.check.clock import PATIENCE, Clock
 from lessons.check.engine import Exercise, check
 from nanospec.errors import one_line
@@ -68,7 +68,7 @@ def found(solved: bool, part: str = "", why: str = "", named: Sequence[str] = ()
 def found_in(exercise: Exercise, path: Path, seconds: float = 0, before: dict | None = None) -> dict:
     """Judge a file in this very process, and see whether it is honest. before: what the library was like."""
     before = before or honest.fingerprint()
-    digest, size = form(path.read_bytes(), exercise)        # before anything in it is run
+    digest, size = form(read(path), exercise)        # before anything in it is run
     looks = {"form": digest, "size": size, "shipped": bool(digest) and digest == shipped_form(exercise.number)}
     return judged(exercise, path, seconds, before) | looks
 

@@ -17,6 +17,7 @@ def is_exact(sampler, truth):
 
     nanospec.proof.walk has walk(sampler) -> (its distribution, number of paths), and distance(found, truth) ->
     (greatest error, total variation). nanospec.dice.Dice([seed]) are real dice, if you prefer to sample. Your test is
-    tried on three bugs that shipped and two correct samplers, and then on others, the smallest of which is 1e-5 off.
+    tried on three bugs that shipped and two correct samplers, and then on others. The smallest of their total
+    variations from the truth is 1e-5, over all texts together.
     """
     raise NotImplementedError

@@ -120,6 +120,14 @@ def test_nothing_can_be_copied_from_another_variant(variant, name):
     assert again[11] != variant(name + "!")[11]["verdicts"]()
 
 
+@pytest.mark.slow
+def test_a_variant_shows_every_known_mistake(tmp_path):
+    """In a process of its own: whatever is drawn is drawn at first use."""
+    said = subprocess.run([sys.executable, "-m", "lessons.check", "--handout", str(tmp_path / "x"), "--variant", "autumn"],
+                          cwd=ROOT, capture_output=True, text=True)
+    assert said.returncode == 0 and "--variant autumn" in said.stdout, said.stderr
+
+
 def test_a_variant_that_hides_a_mistake_is_not_handed_out(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(seeds, "NAME", "")                      # put back at the end
     monkeypatch.setattr("lessons.check.naming.named", lambda *_: [])
