@@ -200,12 +200,12 @@ print(f"calling the torch functions, with hardly any weights, takes {called / to
 
 # %% [markdown]
 # *Answer:* the big matrix, if nothing else runs on the machine. (A ratio below 1 means that the
-# bandwidth was measured in a busier moment.) So what keeps our token above its floor is the model's
-# size. Each of its layers calls torch functions, which take their time with hardly any weights,
-# too: that is the third row. As far as the second row is further above its floor than the last one,
-# its small matrices do not read memory at full speed either. Both matter less, the larger the
-# matrices are. For a big model we may therefore say: a call takes as long as its weights take to be
-# read.
+# bandwidth was measured in a busier moment.) So our token stays above its floor because the model
+# is small, and this has two sides. Each layer calls torch functions, which take time even if there
+# are hardly any weights: that is the third row. And small matrices do not read memory at full
+# speed: the second row is further above its floor than the last one. The larger the matrices, the
+# less both of them matter. For a big model we may therefore say: a call takes as long as its
+# weights take to be read.
 #
 # ## The other limit: arithmetic
 #

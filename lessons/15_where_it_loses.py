@@ -318,5 +318,4 @@ assert bug_off > 0.001
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Several futures* asks why one should draft only one future. Exercises: 11 (spot the bug),
-# 12 (write the test).
+# *Next:* *Several futures* asks why one should draft only one future.

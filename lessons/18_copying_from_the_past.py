@@ -167,10 +167,10 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
 # | dog ran | .4 x 2/2 = .4 |
 # | dog ran . | .4 x 2/2 = .4 |
 #
-# The *share* of a draft token is the share of the words that lead to it, times the fraction of the
-# places there that continue with it. Take the token of the greatest share, then the next greatest,
-# and so on. `best_first` does this, along one path or as a tree, where several draft tokens may
-# follow the same word.
+# The *share* of a draft token is computed along its path. It begins at 1. Each word multiplies it
+# by a fraction: of all earlier places where the path before that word stands, how many went on with
+# the word? Take the token of the greatest share, then the next greatest, and so on. `best_first`
+# does this, along one path or as a tree, where several draft tokens may follow the same word.
 
 # %%
 def best_first(text, tree):

@@ -68,7 +68,7 @@ def one_round(text: str, words: Sequence[str], chances: Sequence[float], accepte
 def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence[float], sizes: Sequence[int],
           distances: Sequence[float]) -> None:
     """A distribution beside the shares of its draws; and how their distance shrinks with the number of draws."""
-    figure, (left, right) = blank("a hundred times as many draws bring one digit more", 2)
+    figure, (left, right) = blank("a hundred times as many draws come not quite ten times as near", 2)
     bars(left, names, (probabilities, BLUE, "the distribution"), (shares, GREEN, f"{sizes[-1]:,} draws"))
     left.set_ylabel("probability")
     right.loglog(sizes, distances, color=GREEN, marker="o", linewidth=2, label="draws against the distribution")
