@@ -766,12 +766,18 @@ def what_a_user_waits_for(found: dict[tuple[str, int], Sequence[float]],
                           gains: dict[tuple[float, int], tuple[float, float]]) -> None:
     """(load, gamma) -> time to the first token, per token, longest pause, throughput. (c, gamma) -> the speed-up if
     draft and target work in turn, and at the same time."""
-    figure, (left, right) = blank("the time per token falls; hiding the draft model's time brings a little more", 2)
+    figure, (left, middle, right) = blank("each text grows faster, and yet a full server loses by a long draft", 3)
     loads, gammas = (list(dict.fromkeys(names)) for names in zip(*found))
     bars(left, [f"requests come\n{load}" for load in loads], *(
         ([found[load, gamma][1] for load in loads], colour, f"gamma {gamma}" if gamma else "plain decoding")
         for gamma, colour in zip(gammas, (FAINT, BLUE, GREEN))))
     left.set_ylabel("time per token")
+    bars(middle, ["first token", "per token", "longest pause", "throughput"], *(
+        ([ours / plain for ours, plain in zip(found[loads[-1], gamma], found[loads[-1], 0])], colour, f"gamma {gamma}")
+        for gamma, colour in zip(gammas[1:], (BLUE, GREEN))))
+    middle.axhline(1, color=FAINT, linestyle="--")
+    middle.set(xlabel=f"requests come {loads[-1]}", ylabel="in units of plain decoding's")
+    middle.tick_params(axis="x", labelsize=7)
     names = [f"c {c}\ngamma {gamma}" for c, gamma in gains]
     bars(right, names, ([turn for turn, _ in gains.values()], FAINT, "in turn"),
          ([once for _, once in gains.values()], GREEN, "drafting while the target verifies"))
