@@ -5,6 +5,7 @@ warning about a busy machine, links to the page to play with.
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter, process_time
 
 import __main__
 import torch
@@ -20,6 +21,8 @@ from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.methods.draft_models.unrolled import before_tokens, learned_loss, whole_texts
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
+
+WAITED = 0.05       # seconds without the processor that tell nothing: the first steps, a page fault
 
 if Path(getattr(__main__, "__file__", "")).resolve().parent == Path(__file__).resolve().parent:
     quiet()             # a lesson that runs as a script, and not a notebook or a test
@@ -192,21 +195,29 @@ def along(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list
 
 class Quiet:
     """Was the machine busy with something else while a lesson measured? The same work is timed at the beginning, at
-    the end, and whenever the lesson calls `look`.
+    the end, and whenever the lesson calls `look`. A machine that is busy all the time takes equally long each time, so
+    the time that passes is also compared with the processor time that this process got.
 
     quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
     """
 
     def __init__(self, seconds: Callable[[], float]):
-        self.seconds, self.took = seconds, []
+        self.seconds, self.took, self.passed, self.got = seconds, [], 0.0, 0.0
         self.look(3)
 
     def look(self, times: int = 1) -> None:
+        passed, got = perf_counter(), process_time()
         self.took += [self.seconds() for _ in range(times)]
+        self.passed += perf_counter() - passed
+        self.got += process_time() - got
 
     def tell(self, recorded: str) -> None:
         """Print nothing, or a warning together with example figures, recorded on an idle machine."""
         self.look(3)
+        found = ""
         if max(self.took) > BUSY * min(self.took):
-            print(f"\nThis machine is busy: the same step took {1e3 * min(self.took):.2f} to "
-                  f"{1e3 * max(self.took):.2f} ms. Run the lesson again later. On an idle machine: {recorded}.")
+            found = f"the same step took {1e3 * min(self.took):.2f} to {1e3 * max(self.took):.2f} ms"
+        elif self.passed > BUSY * self.got and self.passed - self.got > WAITED:
+            found = f"of {self.passed:.1f} seconds of measuring, the processor worked here for {self.got:.1f}"
+        if found:
+            print(f"\nThis machine is busy: {found}. Run the lesson again later. On an idle machine: {recorded}.")

@@ -122,6 +122,25 @@ def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatc
     assert capsys.readouterr().err == "\r\033[K" * terminal
 
 
+@pytest.mark.parametrize("terminal, pauses", [(True, [2.5] * 4), (False, [2.5, 5.0, 10.0, 20.0])])
+def test_a_file_gets_fewer_and_fewer_lines(terminal, pauses, monkeypatch, capsys):
+    class Wound:
+        def wait(self, pause):
+            waited.append(pause)
+            return len(waited) == 4
+
+        def set(self):
+            pass
+
+    waited = []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 2.5)
+    monkeypatch.setattr("nanospec.fast.announce.Event", Wound)
+    with announced("working"):
+        pass
+    assert waited == pauses and capsys.readouterr().err.count("working ...") == 4
+
+
 def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
     def next_lines() -> set[str]:
         while not (said := capsys.readouterr().err):
