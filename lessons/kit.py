@@ -22,8 +22,6 @@ from nanospec.methods.draft_models.unrolled import before_tokens, learned_loss, 
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 
-WAITED = 0.05       # seconds without the processor that tell nothing: the first steps, a page fault
-
 if Path(getattr(__main__, "__file__", "")).resolve().parent == Path(__file__).resolve().parent:
     quiet()             # a lesson that runs as a script, and not a notebook or a test
 
@@ -195,8 +193,7 @@ def along(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list
 
 class Quiet:
     """Was the machine busy with something else while a lesson measured? The same work is timed at the beginning, at
-    the end, and whenever the lesson calls `look`. A machine that is busy all the time takes equally long each time, so
-    the time that passes is also compared with the processor time that this process got.
+    the end, and whenever the lesson calls `look`: does it take equally long, and did the processor work for us?
 
     quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
     """
@@ -217,7 +214,7 @@ class Quiet:
         found = ""
         if max(self.took) > BUSY * min(self.took):
             found = f"the same step took {1e3 * min(self.took):.2f} to {1e3 * max(self.took):.2f} ms"
-        elif self.passed > BUSY * self.got and self.passed - self.got > WAITED:
+        elif self.passed > BUSY * self.got and self.passed - self.got > 0.05:      # seconds
             found = f"of {self.passed:.1f} seconds of measuring, the processor worked here for {self.got:.1f}"
         if found:
             print(f"\nThis machine is busy: {found}. Run the lesson again later. On an idle machine: {recorded}.")

@@ -49,8 +49,9 @@ def sections(page: str) -> set[str]:
 
 
 def test_every_link_leads_somewhere():
-    classroom = {f"lessons/{path.name}": path.read_text() for path in (ROOT / "lessons").glob("*.md")}
-    for name, text in {"README.md": README, **classroom, **{f"docs/{name}": text for name, text in DOCS.items()}}.items():
+    pages = {f"lessons/{path.name}": path.read_text() for path in (ROOT / "lessons").glob("*.md")}
+    pages |= {"README.md": README, **{f"docs/{name}": text for name, text in DOCS.items()}}
+    for name, text in pages.items():
         for link in re.findall(r"\]\(((?!http)[^)]+)", text):
             path, _, section = link.partition("#")
             page = (ROOT / name).parent / path if path else ROOT / name
