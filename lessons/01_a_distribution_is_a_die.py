@@ -41,8 +41,9 @@ for token, name in zip(best, names):        # tokens are pieces of words: " r" m
 # The comparison is strict because a token of probability 0 has a piece of length 0, and not even u
 # = 0 may hit it.
 #
-# A decision between two outcomes needs only one comparison. We call it a *coin*, whatever its
-# probability, and everything that makes random decisions is called *dice*.
+# A decision between two outcomes needs only one comparison. We call it a *coin*: it falls on a
+# uniform number u, and says yes if u is below its *threshold*, the probability of yes. Everything
+# that makes random decisions is called *dice*.
 #
 # *Guess first:* take the weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8, so which
 # index is drawn?
@@ -54,9 +55,9 @@ def pick(weights, u):
     return int((ends > u * ends[-1]).nonzero()[0])
 
 
-def flip(prob, u):
-    """A coin: true with probability prob, so never at 0 and always at 1."""
-    return u < prob
+def flip(threshold, u):
+    """A coin that fell on u: true with probability threshold, so never at 0 and always at 1."""
+    return u < threshold
 
 
 assert pick(torch.tensor([2.0, 0.0, 6.0]), 0.25) == 2
@@ -113,8 +114,8 @@ table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(
 figures.draws(names, p_target[best], shares[best], sizes, distances)
 
 # %% [markdown]
-# *Answer:* still about three hundredths. A hundred times as many draws have not even brought the
-# distance down to a tenth.
+# *Answer:* still about three hundredths. A hundred times as many draws have come some nine times as
+# near, and not even ten.
 #
 # ## Three things to know
 #

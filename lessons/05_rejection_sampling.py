@@ -42,9 +42,9 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # draft proposes it. We call this ratio C, so C = 3 here.
 #
 # Accept every token 1, and throw away other tokens until they are as scarce as token 1. That means
-# a coin for each draft token x: accept it with probability p_target(x) / (C * q_draft(x)). For
-# token 0 this is .50 / (3 * .35) = .476. For token 1 it is .30 / (3 * .10) = 1, so it is always
-# accepted.
+# a coin for each draft token x, with the threshold p_target(x) / (C * q_draft(x)): this is the
+# probability that x is accepted. For token 0 this is .50 / (3 * .35) = .476. For token 1 it is .30
+# / (3 * .10) = 1, so it is always accepted.
 #
 # The table counts the outcome for 300 draft tokens, as if every probability came out exactly.
 #
@@ -52,18 +52,19 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 
 # %%
 C = (p_target / q_draft).max()
-coin = p_target / (C * q_draft)                     # for each token: how often it is accepted
+threshold = p_target / (C * q_draft)                # for each token: how often it is accepted
 drafted = 100 * C * q_draft
-accepted = drafted * coin
+accepted = drafted * threshold
 assert torch.allclose(accepted, 100 * p_target)     # 100 accepted tokens, as the target wants them
 
 rows = []
 for x in range(len(p_target)):
     rows.append([x, f"{p_target[x]:.2f}", f"{q_draft[x]:.2f}", f"{p_target[x] / q_draft[x]:.2f}",
-                 f"{coin[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
+                 f"{threshold[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
 rows.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "", f"{drafted.sum():.0f}",
              f"{accepted.sum():.0f}"])
-table(["token", "p_target", "q_draft", "p_target / q_draft", "coin", "drafted", "accepted"], rows)
+table(["token", "p_target", "q_draft", "p_target / q_draft", "threshold", "drafted", "accepted"],
+      rows)
 
 # %% [markdown]
 # *Answer:* 100, which is 300 / C.
@@ -190,7 +191,8 @@ C_text, scarcest = ratio.max(-1)                    # C, and the token that caus
 # C cannot be small where the distributions differ much, because C * overlap is at least 1:
 #
 # 1. C * q_draft(x) is at least p_target(x), for every x.
-# 2. C is at least 1: both distributions add up to 1, so p_target is not below q_draft everywhere.
+# 2. C is at least 1: both distributions add up to 1, so some token has a p_target that is at least
+#    its q_draft.
 # 3. C times the smaller of p_target(x) and q_draft(x) is therefore at least p_target(x).
 # 4. Summed over all x, C * overlap is at least 1.
 #
@@ -221,8 +223,8 @@ figures.tries(p_target, q_draft, C, overlap_text, C_text)
 # *Answer:* the largest of the three is the nearest. Look at the picture
 # (`lessons/out/rejection_sampling.png`) and at the token that causes the large C. The target seldom
 # wants it, and the draft proposes it far more seldom still. This one token determines C at that
-# place, and C divides the coins of *all* tokens. All of them are rejected again and again for the
-# sake of one rare token.
+# place, and C divides the thresholds of *all* tokens. All of them are rejected again and again for
+# the sake of one rare token.
 #
 # ## Three things to know
 #

@@ -37,7 +37,7 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # 1. In 80 rounds the draft token is A, and in 20 rounds it is B.
 # 2. The target wants B 50 times, and there are only 20, so accept all 20.
 # 3. The target wants A 50 times, and there are 80. Accept 50 of them and reject 30, by a coin with
-#    probability 50 / 80 = .625.
+#    the threshold 50 / 80 = .625.
 # 4. Now 50 rounds have A and 20 rounds have B. The 30 rejected rounds have no token yet.
 # 5. No A is missing, but B is missing 30 times, so put B into all 30 rounds.
 # 6. The result has 50 times A and 50 times B, exactly what the target wants.
@@ -73,8 +73,9 @@ table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepte
 #
 # Here is the same procedure in terms of probabilities:
 #
-# - **The coin.** Accept the draft token x with probability min(1, p_target(x) / q_draft(x)). For A
-#   it is .50 / .80 = .625. For B it is 1, because .50 / .20 is more than 1.
+# - **The coin.** Its threshold is min(1, p_target(x) / q_draft(x)): with this probability the draft
+#   token x is accepted. For A it is .50 / .80 = .625. For B it is 1, because .50 / .20 is more than
+#   1.
 # - **The replacement.** After a rejection, draw from what is missing: max(0, p_target - q_draft).
 #   For A it is max(0, .50 - .80) = 0. For B it is max(0, .50 - .20) = .30.
 #
@@ -82,8 +83,8 @@ table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepte
 # 1, it is the *residual distribution* [0, 1]. (`dice.pick` needs no division, because it draws in
 # proportion to any weights.)
 #
-# Rejection sampling divided all coins by C, so that no token was scarce among the accepted ones.
-# Now some tokens are scarce there, and the replacements make up for exactly that.
+# Rejection sampling divided all thresholds by C, so that no token was scarce among the accepted
+# ones. Now some tokens are scarce there, and the replacements make up for exactly that.
 #
 # `# NEW` marks what *Rejection sampling* did not have. In return, the loop and C are gone.
 

@@ -262,5 +262,4 @@ table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *A draft and a bonus* drafts several tokens at once. Exercises: 3 (accept or replace), 4
-# (the residual).
+# *Next:* *A draft and a bonus* drafts several tokens at once. Exercises: 4 (the residual).

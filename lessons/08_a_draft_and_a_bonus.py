@@ -43,11 +43,12 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would only wa
 # ## One round, with numbers
 #
 # Take four draft tokens a, b, c, d. For each we know q_draft and p_target of that token. The coin
-# is min(1, p_target / q_draft), and u is the uniform number that decides it.
+# of a draft token accepts it if it falls below the threshold min(1, p_target / q_draft), and u is
+# the number that it falls on.
 #
 # - a: p_target is greater than q_draft, so a is accepted whatever u is.
-# - b: the coin is .60 / .80 = .75, and u = .40 is below it, so b is accepted.
-# - c: the coin is .10 / .40 = .25, and u = .62 is not below it, so c is rejected.
+# - b: the threshold is .60 / .80 = .75, and u = .40 is below it, so b is accepted.
+# - c: the threshold is .10 / .40 = .25, and u = .62 is not below it, so c is rejected.
 #
 # *Guess first:* what becomes of d, and how many tokens does this round write?
 
@@ -55,13 +56,14 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would only wa
 example = [("a", .50, .60, .71), ("b", .80, .60, .40), ("c", .40, .10, .62), ("d", .30, .30, .18)]
 verdict, rows = "accepted", []
 for token, drafted, wanted, u in example:
-    coin = min(1, wanted / drafted)
+    threshold = min(1, wanted / drafted)
     if verdict != "accepted":
         verdict = "never judged"                    # there was a rejection before
-    elif u >= coin:
+    elif u >= threshold:
         verdict = "rejected"
-    rows.append([token, f"{drafted:.2f}", f"{wanted:.2f}", f"{coin:.2f}", f"{u:.2f}", verdict])
-table(["draft token", "q_draft", "p_target", "coin", "u", "verdict"], rows)
+    rows.append([token, f"{drafted:.2f}", f"{wanted:.2f}", f"{threshold:.2f}", f"{u:.2f}",
+                 verdict])
+table(["draft token", "q_draft", "p_target", "threshold", "u", "verdict"], rows)
 assert [row[-1] for row in rows] == ["accepted", "accepted", "rejected", "never judged"]
 
 # %% [markdown]
@@ -270,17 +272,19 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
 #
 # **Proof.**
 #
-# 1. Nothing looks at a draft token before those before it are accepted. So we may imagine that it
-#    is drawn only then, after a draft that has become text.
+# 1. The target's call reads all draft tokens, but no decision looks at one of them before those
+#    before it are accepted. So we may imagine that it is drawn only then, when the draft tokens
+#    before it have become text.
 # 2. Then the next token of the text comes about in one of two ways. Where there is a draft token,
 #    it is accepted or replaced, which gives p_target (*Why it is lossless*). After the whole draft
 #    it is the bonus token, which is drawn from p_target.
 # 3. Which of the two it is has been settled before that token is drawn. So after any *history*,
 #    whatever the rounds, coins and rejected tokens were, the next token has the distribution
 #    p_target after the text so far.
-# 4. Assume that texts of n tokens have the right probability. It is a sum over the histories that
-#    lead to the text, and each of these goes on with y with the same probability, p_target(y). So
-#    texts of n + 1 tokens have the right probability, too. For n = 0 there is nothing to show.
+# 4. The claim follows by induction over the length of the text. For n = 0 tokens there is nothing
+#    to show. Assume it for n tokens. The probability of such a text is a sum over the histories
+#    that lead to it, and each of these goes on with y with the same probability, p_target(y). So
+#    the claim holds for n + 1 tokens, too.
 # 5. A text ends at an end-of-text token or at the length that was asked for. Both are looked for
 #    from left to right, and what the round wrote after them is cut off. So the text ends where
 #    plain decoding would end it.
@@ -366,16 +370,18 @@ for ours, our_line, theirs, their_line in STEPS:
 # %% [markdown]
 # ## On a real text
 #
-# Finally our pair of models writes 33 tokens with gamma = 4. The first four rounds are printed, a
-# line for each, and every round costs one target call.
+# Finally our pair of models writes 33 tokens with gamma = 4. Both models are asked at temperature
+# 0.5, which makes their likeliest tokens likelier still, so that the text can be read (*Temperature
+# and greedy*). The first four rounds are printed, a line for each, and every round costs one target
+# call.
 #
 # *Guess first:* plain decoding would take 33 calls. How many rounds are there?
 
 # %%
 target, draft, tokenizer = load_pair()
-ids = tokenizer.encode("def area(radius):\n")
+ids = tokenizer.encode("class Queue:\n    def __init__(self, items):\n")
 shown = []
-for done in speculate(target, ModelDrafter(draft, 4), ids, 33, seed=4):
+for done in speculate(target, ModelDrafter(draft, 4), ids, 33, temperature=0.5, seed=7):
     kinds = ["accepted"] * len(done.path)
     if done.rejected:
         kinds += ["rejected"] + ["never judged"] * (3 - len(done.path)) + ["replacement"]
@@ -390,8 +396,8 @@ print(f"33 tokens in {len(shown)} target calls")
 figures.round_by_round(shown)
 
 # %% [markdown]
-# *Answer:* the last line counts them. There must be at least 7, if every round writes 5 tokens, and
-# there can be 33, if every first draft token is rejected.
+# *Answer:* 9. There must be at least 7, if every round writes 5 tokens, and there can be 33, if
+# every first draft token is rejected. Five of these 9 rounds end with a bonus token.
 #
 # ## Which public bug is this?
 #

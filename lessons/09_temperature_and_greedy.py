@@ -341,5 +341,4 @@ assert bug_off > 0.001
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *The same to the last bit* asks how exact a text can be if numbers are rounded. Exercises:
-# 8 (temperature and top-k).
+# *Next:* *The same to the last bit* asks how exact a text can be if numbers are rounded.

@@ -80,8 +80,8 @@ print(f"\nrounded differently: {tipped * 1e6:.0f} of a million numbers; "
 # variation, as in *Accept or replace*: how many tokens in a hundred would be others.
 #
 # *Guess first:* bfloat16 rounds, so its probabilities are not those of float32. That is the first
-# column. Is the second column, which compares the rounded model with itself, a tenth of it, a
-# hundredth, or zero?
+# column. Is the second column, which compares the rounded model with itself, as large, a tenth of
+# it, or zero?
 
 # %%
 ids = torch.tensor(held_out_prompts(pair, 1, 220))
@@ -115,11 +115,12 @@ table(["the target in", "against float32", "alone against five in a call"],
 
 
 # %% [markdown]
-# *Answer:* as much again: the model in bfloat16 is about as far from itself as it is from the model
-# before it was rounded. A text that is written with speculation is then distributed as this target
-# writes in calls on five tokens. That is one rounding away from how it writes in calls on one. (An
-# older processor, which has no instructions for bfloat16, may add in the same order in both. Then
-# the second column is zero there.)
+# *Answer:* as large. The model in bfloat16 is about as far from itself as it is from the model
+# before it was rounded: .48% and .47% with the pair in the clone. So there are two distributions of
+# a text: that of this target in calls on one token, which is plain decoding, and that in calls on
+# five, which is speculation. They are about as far apart as one rounding to bfloat16 moves the
+# model. (An older processor, which has no instructions for bfloat16, may add in the same order in
+# both. Then the second column is zero there.)
 #
 # Is it a bug? No rule of speculation is broken, and a server that puts several requests into one
 # call does the same to its users. But such a text cannot be checked: when it differs at temperature
@@ -154,8 +155,8 @@ table(["the target in", "against float32", "alone against five in a call"],
 figures.the_same_to_the_last_bit(found)
 
 # %% [markdown]
-# *Answer:* from float32 it is about as far as bfloat16 is; compare the rows. From itself it is not
-# a small number but zero: every bit is the same.
+# *Answer:* from float32 it is somewhat further than bfloat16 is. From itself it is not a small
+# number but zero: every bit is the same.
 #
 # ## What one sees of it
 #

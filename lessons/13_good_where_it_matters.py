@@ -229,9 +229,10 @@ figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in
 # ## Tokens per call, without decoding
 #
 # Reading a text also tells how many tokens a call of the target would have brought. Take a place
-# where the token x stands. It comes out there as an accepted draft token with probability
-# min(p_target(x), q_draft(x)), and in either way with p_target(x). So once we know that x came out,
-# it was an accepted draft token with probability min(1, q_draft(x) / p_target(x)).
+# where the token x stands. Of all rounds that come to this place, a fraction p_target(x) writes x
+# here, as an accepted draft token or as a replacement. A fraction min(p_target(x), q_draft(x))
+# writes it as an accepted draft token. So once we know that x was written, it was an accepted draft
+# token with probability min(1, q_draft(x) / p_target(x)).
 #
 # If it was not, the next place begins a new round. From place to place this tells how likely a
 # round begins there, and every beginning is one call. `judged` and `places_of_rounds`

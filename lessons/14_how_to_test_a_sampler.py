@@ -208,9 +208,10 @@ table(["called wrong if", "as it ships", "target-not-rolled-back"], rows,
 # The rate of catches is called *power*, and it grows with the number of texts. Noise shrinks like 1
 # / sqrt(n), so a bug that is half as far off needs four times as many texts.
 #
-# `smallest_visible` turns this into a promise. It returns the distance that is caught in at least
-# 99 of 100 runs, whatever the distribution at that distance. With one text it finds a number
-# `of_one`, and with n texts of_one / sqrt(n). Solved for n: needed = (of_one / off)^2.
+# `smallest_visible` turns this into a promise. It returns a distance. A sampler that is at least so
+# far off is caught in at least 99 of 100 runs, whichever tokens it writes too often or too seldom.
+# With one text it finds a number `of_one`, and with n texts of_one / sqrt(n). Solved for n: needed
+# = (of_one / off)^2.
 
 # %%
 level = 0.001                           # the threshold: one false alarm in a thousand runs

@@ -135,8 +135,8 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 # which gives (a), and the bonus token is drawn from p_target, which gives (b). For all other places
 # there is one claim.
 #
-# **Claim 2.** If both promises hold one token later, the coin after token i can be chosen so that
-# they hold there too.
+# **Claim 2.** If both promises hold one token later, the threshold of the coin after token i can be
+# chosen so that they hold there too.
 #
 # **Proof.** Two examples accompany the proof, both for i = 1. *After A*, draft token 1 was an A, so
 # w_1 = 1/2. *After B*, it was a B, so w_1 = 1. A pair of numbers such as [1/6, 1/3] is for the next
@@ -153,15 +153,16 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 #    wins. After A: 1/2. After B: 2/3.
 # 5. In the other 1 - w_i + Z of all cases, the coin after token i is flipped. After A: 1/2. After
 #    B: 1/3.
-# 6. Let the coin be Z / (1 - w_i + Z). Then this cut is made in exactly Z of all cases. After A the
-#    coin is 0, and after B it is 1.
+# 6. Let its threshold be Z / (1 - w_i + Z). Then this cut is made in exactly Z of all cases. After
+#    A the threshold is 0, and after B it is 1.
 # 7. At this cut, draw the next token from what is missing. Then y comes with brought + missing,
 #    which is what was wanted. So (a) and (b) hold after token i.
 #
 # Continue in this way to the front. There w_0 = 1, and (b) states that the text comes from
 # p_target, so the rule is lossless.
 #
-# The next cell computes the same steps. *Guess first:* what is the coin of the front, where w = 1?
+# The next cell computes the same steps. *Guess first:* what is the threshold of the coin at the
+# front, where w = 1?
 
 # %%
 rows = []
@@ -172,10 +173,10 @@ for place, tokens in ("front", []), ("after A", [0]), ("after B", [1]):
     missing = [want - have for want, have in zip(wanted, brought)]
     Z = sum(missing)
     flipped = 1 - w + Z                     # no later cut was made
-    coin = Z / flipped if flipped > 0 else "never flipped"
+    threshold = Z / flipped if flipped > 0 else "never flipped"
     shown = [", ".join(map(str, two)) for two in (wanted, brought, missing)]
-    rows.append([place, w, *shown, Z, flipped, coin])
-table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "coin"], rows)
+    rows.append([place, w, *shown, Z, flipped, threshold])
+table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "threshold"], rows)
 steps = rows
 
 # %% [markdown]
@@ -197,7 +198,7 @@ def block_verification(tokens, q_draft, p_target, dice):
         else:
             missing = (w[i] * p_target[i] - q_draft[i]).clamp(min=0)
         Z = missing.sum()
-        if dice.flip(Z / (1 - w[i] + Z)):               # at the front w = 1, so the coin is 1
+        if dice.flip(Z / (1 - w[i] + Z)):               # at the front w = 1: always true
             return i, dice.pick(missing)
 
 # %% [markdown]
@@ -214,17 +215,17 @@ def block_verification(tokens, q_draft, p_target, dice):
 def ways(tokens):
     """All that may happen to this draft -> [(accepted, replacement or None, probability)]."""
     w = weights([p_target[x] / q_draft[x] for x in tokens])
-    coin = min(1, w[2])                                             # after the last draft token
-    found, still = [(2, None, coin)], 1 - coin                      # still: no cut was made so far
+    threshold = min(1, w[2])                                        # after the last draft token
+    found, still = [(2, None, threshold)], 1 - threshold            # still: no cut was made so far
     for i in (1, 0):
         if still > 0:
             missing = [max(Fraction(0), w[i] * p - q) for p, q in zip(p_target, q_draft)]
             Z = sum(missing)
-            coin = Z / (1 - w[i] + Z)
+            threshold = Z / (1 - w[i] + Z)
             for y, part in enumerate(missing):
                 if part > 0:
-                    found.append((i, y, still * coin * part / Z))
-            still *= 1 - coin
+                    found.append((i, y, still * threshold * part / Z))
+            still *= 1 - threshold
     return found
 
 

@@ -167,10 +167,10 @@ table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"]
 # | dog ran | .4 x 2/2 = .4 |
 # | dog ran . | .4 x 2/2 = .4 |
 #
-# The *share* of a draft token is the share of the words that lead to it, times the fraction of the
-# places there that continue with it. Take the token of the greatest share, then the next greatest,
-# and so on. `best_first` does this, along one path or as a tree, where several draft tokens may
-# follow the same word.
+# The *share* of a draft token is computed along its path. It begins at 1. Each word multiplies it
+# by a fraction: of all earlier places where the path before that word stands, how many went on with
+# the word? Take the token of the greatest share, then the next greatest, and so on. `best_first`
+# does this, along one path or as a tree, where several draft tokens may follow the same word.
 
 # %%
 def best_first(text, tree):
@@ -276,9 +276,18 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# *Answer:* the copies where the text repeats itself, and the draft model elsewhere. Compare the
-# columns: where the text repeats itself, copies should bring more than the draft model, and
-# elsewhere little. The past helps most where the very same text comes again.
+# *Answer:* the copies where the text repeats itself, and the draft model elsewhere. With the pair
+# in the clone, in November 2026, lookup brought 8.00 and 2.50 tokens a call in the table, where the
+# draft model brought 3.08 and 2.22. In the class it brought 1.29 and 1.08, and the draft model 2.35
+# and 3.08.
+#
+# Why should one build suffix decoding, if it is behind lookup in one column here and equal in the
+# others? In a single short text there are few earlier places. Most often there is one, and then
+# counting changes nothing. Where there are several, lookup takes the latest after the longest
+# match, and in a table of numbers that is a better guide than a majority. Counting pays when there
+# are many places, and these come from a *past*: with it the class at T = 0 rises from 1.29 to 5.71,
+# because the very same text comes again. A server that answers similar requests all day has such a
+# past.
 #
 # ## Asking the target itself
 #

@@ -342,9 +342,10 @@ table(["", "A", "B"], [[name.replace("_", " "), *(f"{found[x]:.2f}" for x in ran
 
 # %% [markdown]
 # *Answer:* 0.85 and 0.70. Whenever B is drawn, the first rule takes it back, and the place gets its
-# token from p_target: .5 + .5 x .7 = .85. The second rule looks at the same numbers, but at those
-# of a place only when all draft tokens before it are taken. Here it gives up two draft tokens that
-# would have paid after an A. That is the price of being exact.
+# token from p_target: .5 + .5 x .7 = .85. The second rule looks at the same numbers, but step by
+# step: it looks at those of a place only when it has decided to keep all draft tokens before it.
+# Here it gives up two draft tokens that would have paid after an A. That is the price of being
+# exact.
 #
 # ## Three things to know
 #

@@ -117,7 +117,8 @@ def straight_line(with_token):
     return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
 
 # %% [markdown]
-# *Answer:* much better. The next table tells.
+# *Answer:* much better. With the pair in the clone, alpha is .19 without the token and .34 with it.
+# The next cell computes both.
 #
 # We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
 # alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
@@ -139,7 +140,7 @@ table(["a straight line from", "explained", "alpha"], rows)
 assert lines_alpha[1] > lines_alpha[0] + .05
 
 # %% [markdown]
-# Compare the two rows: the token decides. That is the first idea of EAGLE.
+# The token decides. That is the first idea of EAGLE.
 #
 # ## The layer
 #
@@ -210,8 +211,8 @@ assert fall["EAGLE"][0] > fall["the straight line"][0] + .01
 assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 
 # %% [markdown]
-# *Answer:* see the last column. A few seconds of training help, but alpha falls along the draft,
-# because a prediction made from predictions is worse.
+# *Answer:* 86% with the pair in the clone, from .371 to .318. A few seconds of training help, but
+# alpha falls along the draft, because a prediction made from predictions is worse.
 #
 # ## Training along the draft
 #

@@ -191,9 +191,10 @@ def cut_too_much(x, accepted, token, k, p_target, dice):
 
 # %% [markdown]
 # The last one throws away an accepted draft token and draws for its place again. But it does so
-# only if the coin accepted. After a rejection it takes the replacement. That comes from the
-# residual distribution, which is right only together with all accepted draft tokens, and these are
-# missing now. (The first mistake is in our zoo of planted bugs, under the name `lockstep`.)
+# only if the coin accepted, and after a rejection it keeps the replacement. Accepted draft tokens
+# and replacements add up to p_target only together. Here one of the two parts has been exchanged,
+# so the sum is no longer p_target. (The first mistake is in our zoo of planted bugs, under the name
+# `lockstep`.)
 #
 # We walk one round of two rows with gamma 2 and a vocabulary of two tokens, and look at row 1. The
 # target completes shorter outputs to 3 tokens.

@@ -61,8 +61,8 @@ print(f"reading takes {1e3 * reading:.2f} ms, multiplying {1e3 * multiplying(1):
       f"as long with {reading / multiplying(1):.0f} tokens")
 
 # %% [markdown]
-# *Answer:* the line has it for this machine. With more tokens than that, a call waits for
-# arithmetic and no longer for memory.
+# *Answer:* the line above has it for this machine. *What a user waits for* takes 50, a round
+# number. With more tokens than that, a call waits for arithmetic and no longer for memory.
 #
 # Now we time real calls. `step_seconds` times the target on `tokens` tokens in each of `rows` rows.
 # A plain step of B texts has B tokens, and a round of gamma 4 has 5 B.

@@ -63,9 +63,9 @@ class Experts(nn.Module):
         return out, loaded
 
 # %% [markdown]
-# The tokens are those of held-out code, and what the layer reads of them is the target's hidden
-# states in the middle of its layers, less their mean and of one length. (Our router is random and
-# was not trained, but like tokens still get like experts.)
+# The tokens are those of held-out code, and the layer reads the target's hidden states from the
+# middle of its layers. Their mean is subtracted, and all are scaled to the same length. (Our router
+# is random and was not trained, but like tokens still get like experts.)
 #
 # *Guess first:* one token loads 4 experts of 32. How many do five tokens in a row load?
 

@@ -118,6 +118,9 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # - *Throughput.* As long as the server keeps up, it writes what is asked for, with drafts or
 #   without. Only when it is full does this column tell what the machine can do.
 #
+# The picture's middle panel shows the last three lines of the table. Of its bars, only those of the
+# throughput should be above 1, and gamma 4 has three that are on the wrong side.
+#
 # So a speed-up belongs to a load, and to one of these columns. That is why a server may choose
 # gamma by the number of texts (*A full batch*).
 #

@@ -213,8 +213,9 @@ for top_p in (1.0, 0.95, 0.9, 0.8, 0.7):
 figures.mixing_on_purpose(chosen, cuts)
 
 # %% [markdown]
-# *Answer:* the line tells. At most a rule for every token is ahead, and it is hardly more often
-# right.
+# *Answer:* one at most, and it decides token by token. With the pair in the clone it is v3 with a =
+# 0.9: its text is right .474 of the time, where top-p has .469, and .71 of the draft tokens are
+# accepted instead of .64. Hardly more often right, then, and a little faster.
 #
 # ## Three things to know
 #

@@ -283,8 +283,9 @@ quiet.tell("four draft tokens of this one cost 0.27, and of the draft GPT 0.40, 
            "(one core of an Intel Xeon)")
 
 # %% [markdown]
-# *Answer:* compare the rows of the last table on your machine. The first draft token reads the text
-# with a layer and is the most expensive one; all others only add a query.
+# *Answer:* about two thirds. On one core of an Intel Xeon, four draft tokens of this model took
+# 0.27 target steps, and those of the draft GPT 0.40. The first draft token reads the text with a
+# layer and is the most expensive one; all others only add a query.
 #
 # ## Lossless, as always
 #

@@ -64,11 +64,11 @@ def draft_token(text, dice, report):
     """A token of the middle model, for which the lowest drafts, and the q that is reported."""
     q_lowest, q_middle = after(LOWEST, text), after(MIDDLE, text)
     x = dice.pick(q_lowest)
-    coin = min(1.0, float(q_middle[x] / q_lowest[x]))
-    stands = dice.flip(coin)
+    threshold = min(1.0, float(q_middle[x] / q_lowest[x]))
+    stands = dice.flip(threshold)
     x = x if stands else dice.pick(residual(q_middle, q_lowest))
     q = {"middle": q_middle, "lowest": q_lowest, "whose it is": q_lowest if stands else q_middle}
-    return x, q[report], (coin, stands)
+    return x, q[report], (threshold, stands)
 
 
 # %% [markdown]
@@ -78,14 +78,14 @@ def draft_token(text, dice, report):
 # token.
 #
 # There is one more way to be wrong, which is to use a random number twice. The middle model has
-# drawn u between 0 and 1, and its coin accepted if u was below its probability. Now let the
-# target's coin look at the same u. `again` computes how often it accepts then.
+# drawn u between 0 and 1, and its coin accepted if u was below its threshold. Now let the target's
+# coin look at the same u. `again` computes how often it accepts then.
 
 
 # %%
-def again(chance, coin, stands):
-    """u is below `coin` if the middle's coin accepted, else above. How often below `chance`?"""
-    return min(1.0, chance / coin) if stands else max(0.0, chance - coin) / (1 - coin)
+def again(chance, first, stands):
+    """u is below the threshold `first` if the middle accepted, else above: how often below `chance`?"""
+    return min(1.0, chance / first) if stands else max(0.0, chance - first) / (1 - first)
 
 
 def three_levels(dice, report="middle", same_u=False):

@@ -160,8 +160,8 @@ assert all(costs[gamma, "snapshots"][1] == gamma + 1 <= costs[gamma, "replay"][1
 # tokens, at most as many more as it writes. Snapshots read gamma + 1 tokens in a round, as a target
 # with slots does, and need a state for each of them. Replay always keeps two states, that of the
 # text before the round and that after it. In a round after a rejection it reads the accepted tokens
-# again, and the token before them. No token is read again twice, so on average it cannot read more
-# additional tokens than it writes.
+# again, and the token before them. Each token of the text is read again at most once. So it never
+# reads more tokens again than it has written.
 #
 # Which is better depends on the machine. A layer of Qwen3-Next has a state of 32 x 128 x 128
 # numbers. A slot of one of its layers that attend has 2 x 2 x 256 numbers. So a single state is as

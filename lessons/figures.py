@@ -68,7 +68,7 @@ def one_round(text: str, words: Sequence[str], chances: Sequence[float], accepte
 def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence[float], sizes: Sequence[int],
           distances: Sequence[float]) -> None:
     """A distribution beside the shares of its draws; and how their distance shrinks with the number of draws."""
-    figure, (left, right) = blank("a hundred times as many draws bring one digit more", 2)
+    figure, (left, right) = blank("a hundred times as many draws come not quite ten times as near", 2)
     bars(left, names, (probabilities, BLUE, "the distribution"), (shares, GREEN, f"{sizes[-1]:,} draws"))
     left.set_ylabel("probability")
     right.loglog(sizes, distances, color=GREEN, marker="o", linewidth=2, label="draws against the distribution")
@@ -766,17 +766,22 @@ def what_a_user_waits_for(found: dict[tuple[str, int], Sequence[float]],
                           gains: dict[tuple[float, int], tuple[float, float]]) -> None:
     """(load, gamma) -> time to the first token, per token, longest pause, throughput. (c, gamma) -> the speed-up if
     draft and target work in turn, and at the same time."""
-    figure, (left, right) = blank("the time per token falls; hiding the draft model's time brings a little more", 2)
+    figure, (left, middle, right) = blank("each text grows faster, and yet a full server loses by a long draft", 3)
     loads, gammas = (list(dict.fromkeys(names)) for names in zip(*found))
+    kinds = [(gamma, colour, f"gamma {gamma}" if gamma else "plain decoding")
+             for gamma, colour in zip(gammas, (FAINT, BLUE, GREEN))]
     bars(left, [f"requests come\n{load}" for load in loads], *(
-        ([found[load, gamma][1] for load in loads], colour, f"gamma {gamma}" if gamma else "plain decoding")
-        for gamma, colour in zip(gammas, (FAINT, BLUE, GREEN))))
+        ([found[load, gamma][1] for load in loads], colour, name) for gamma, colour, name in kinds))
     left.set_ylabel("time per token")
-    names = [f"c {c}\ngamma {gamma}" for c, gamma in gains]
-    bars(right, names, ([turn for turn, _ in gains.values()], FAINT, "in turn"),
+    bars(middle, ["first token", "per token", "longest pause", "throughput"], *(
+        ([ours / plain for ours, plain in zip(found[loads[-1], gamma], found[loads[-1], 0])], colour, name)
+        for gamma, colour, name in kinds))
+    middle.set(xlabel=f"requests come {loads[-1]}", ylabel="in units of plain decoding's", ylim=(0, 2.2))
+    middle.tick_params(axis="x", labelsize=7)
+    bars(right, [f"{gamma}\n{c}" for c, gamma in gains], ([turn for turn, _ in gains.values()], FAINT, "in turn"),
          ([once for _, once in gains.values()], GREEN, "drafting while the target verifies"))
-    right.set(ylabel="speed-up by the formula", ylim=(0, 1.35 * max(max(both) for both in gains.values())))
-    right.tick_params(axis="x", labelsize=7)
+    right.set(ylabel="speed-up by the formula", xlabel="gamma, and c below it",
+              ylim=(0, 1.35 * max(max(both) for both in gains.values())))
     save(figure, "what_a_user_waits_for")
 
 

@@ -5,6 +5,7 @@ warning about a busy machine, links to the page to play with.
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import perf_counter, process_time
 
 import __main__
 import torch
@@ -192,21 +193,28 @@ def along(model, texts: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> list
 
 class Quiet:
     """Was the machine busy with something else while a lesson measured? The same work is timed at the beginning, at
-    the end, and whenever the lesson calls `look`.
+    the end, and whenever the lesson calls `look`: does it take equally long, and did the processor work for us?
 
     quiet = Quiet(lambda: step_seconds(target, repeats=3)); ...; quiet.tell("v(2) 1.04, v(10) 1.21")
     """
 
     def __init__(self, seconds: Callable[[], float]):
-        self.seconds, self.took = seconds, []
+        self.seconds, self.took, self.passed, self.got = seconds, [], 0.0, 0.0
         self.look(3)
 
     def look(self, times: int = 1) -> None:
+        passed, got = perf_counter(), process_time()
         self.took += [self.seconds() for _ in range(times)]
+        self.passed += perf_counter() - passed
+        self.got += process_time() - got
 
     def tell(self, recorded: str) -> None:
         """Print nothing, or a warning together with example figures, recorded on an idle machine."""
         self.look(3)
+        found = ""
         if max(self.took) > BUSY * min(self.took):
-            print(f"\nThis machine is busy: the same step took {1e3 * min(self.took):.2f} to "
-                  f"{1e3 * max(self.took):.2f} ms. Run the lesson again later. On an idle machine: {recorded}.")
+            found = f"the same step took {1e3 * min(self.took):.2f} to {1e3 * max(self.took):.2f} ms"
+        elif self.passed > BUSY * self.got and self.passed - self.got > 0.05:      # seconds
+            found = f"of {self.passed:.1f} seconds of measuring, the processor worked here for {self.got:.1f}"
+        if found:
+            print(f"\nThis machine is busy: {found}. Run the lesson again later. On an idle machine: {recorded}.")

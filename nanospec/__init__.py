@@ -58,8 +58,8 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     KV length               how many slots of the cache a call reads
     lag                     the trailing tokens of a text that are not in a draft model's cache yet
     dice                    all random numbers come from here; one decision takes one uniform
-    coin                    a decision with two outcomes, made by dice.flip: is this draft token
-                            accepted?
+    coin, threshold         a decision with two outcomes, made by dice.flip: the coin falls on a
+                            uniform u, and says yes below its threshold, the probability of yes
     walk                    try every outcome of every decision, and add up the probabilities [exact
                             enumeration]
     mutation tests          bugs are planted here, one by one, many of them such as other projects

@@ -72,7 +72,8 @@ def write(top: Path) -> None:
         folder.mkdir(parents=True)
     for path in sorted((TOP / "lessons").glob("*.py")):
         put(lessons / path.name, path.read_text(encoding="utf-8").replace(IN_A_LESSON, "Your teacher has the answers."))
-    put(lessons / "README.md", for_students((TOP / "lessons" / "README.md").read_text(encoding="utf-8")))
+    for path in sorted((TOP / "lessons").glob("*.md")):
+        put(lessons / path.name, for_students(path.read_text(encoding="utf-8")))
     for entry in ENTRIES.values():
         put(lessons / "exercises" / entry.file, stub(entry.answer))
     sealed = {path for pattern in SEALED for path in (TOP / "lessons" / "check").glob(pattern)}
@@ -89,8 +90,8 @@ def put(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def for_students(readme: str) -> str:
+def for_students(page: str) -> str:
     """Up to what is for the teacher, and without the lines that name answers."""
-    text = readme.split("\n## For the teacher")[0].replace("From a fresh clone, run", "In this folder, run") + "\n"
+    text = page.split("\n## For the teacher")[0].replace("From a fresh clone, run", "In this folder, run") + "\n"
     text = re.sub(r"(?m)^python -m lessons.check .*--answer.*\n", "", text)
     return re.sub(r"[;,]? (and )?(with )?the answers (are in `lessons/answers/`|folded away)", "", text)

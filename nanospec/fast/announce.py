@@ -29,7 +29,8 @@ def printable(text: str) -> str:
 @contextmanager
 def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Callable[[], None]]:
     """Say on stderr what takes a while, before it begins, and every STILL seconds that it goes on.
-    A terminal takes the line back at the end. Not at_once: it is said only if it takes that long.
+    A terminal takes the line back at the end. A file or a notebook keeps every line, so there each
+    pause is twice the one before. Not at_once: it is said only if it takes that long.
 
     steps: of how many equal steps it consists, for a bar. Yields a function to be called after each
     of them.
@@ -53,9 +54,11 @@ def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Calla
             say()
 
     def go_on() -> None:
-        while not ended.wait(STILL):
+        pause = STILL
+        while not ended.wait(pause):
             if _going_on[-1] is ended:
                 say(f" {perf_counter() - began:.0f} s")
+            pause *= 1 if terminal else 2
 
     if at_once:
         say()

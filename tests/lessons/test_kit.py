@@ -26,6 +26,25 @@ def test_a_busy_machine_is_told(seconds, busy, capsys):
     assert not busy or f"{1e3 * min(seconds):.2f} to {1e3 * max(seconds):.2f} ms" in out
 
 
+@pytest.mark.parametrize("got, busy", [(1.0, False), (0.8, False), (0.3, True), (2.0, False)])
+def test_a_machine_that_is_busy_all_the_time_is_told(got, busy, monkeypatch, capsys):
+    """Each step takes equally long, and the processor works here for `got` of each second; 2 where two threads do."""
+    clock = iter(range(100))
+    monkeypatch.setattr("kit.perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr("kit.process_time", lambda work=iter(range(100)): got * next(work))
+    quiet = Quiet(lambda: 1e-3)
+    quiet.tell("v(2) 1.04")
+    out = capsys.readouterr().out
+    assert ("This machine is busy: of 2.0 seconds" in out) == busy == ("worked here for 0.6" in out)
+
+
+def test_a_moment_without_the_processor_tells_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("kit.perf_counter", lambda work=iter(range(100)): 0.02 * next(work))
+    monkeypatch.setattr("kit.process_time", lambda: 0.0)
+    Quiet(lambda: 1e-3).tell("v(2) 1.04")
+    assert not capsys.readouterr().out
+
+
 def test_dice_for_one_text_take_the_librarys_uniforms():
     """One decision, one uniform."""
     one, library = OneRow(seed=3), Dice([3])

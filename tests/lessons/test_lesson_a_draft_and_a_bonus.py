@@ -59,6 +59,7 @@ def test_a_draft_and_a_bonus(lesson, exchanged):
     assert "None" not in {step[1] for step in steps} | {step[3] for step in steps}
     shown = re.findall(r"^round \d: (.+)$", out, re.M)
     assert len(shown) == 4 and f"33 tokens in {len(names['shown'])} target calls" in out and len(names["shown"]) < 33
+    assert sum("bonus" in line for line in shown) in (1, 2, 3), "the picture shows both ends of a round"
     for line in shown:
         kinds = "".join(KINDS[kind] for kind in re.findall(rf"({'|'.join(KINDS)}) ['\"]", line))
         assert re.fullmatch(r"aaaab|a*xn*r", kinds) and len(kinds) == 5, line

@@ -139,14 +139,33 @@ def test_what_has_an_end_has_a_bar(monkeypatch, capsys, terminal):
 def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkeypatch, capsys):
     clock = Clock()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
-    monkeypatch.setattr("nanospec.fast.clock.STILL", 100)
+    monkeypatch.setattr("nanospec.fast.announce.perf_counter", clock)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 100)
     with announced("working", at_once=False, steps=2) as step:
         step()
         assert not capsys.readouterr().err
         clock.wind(101)
         step()
         assert "[" + "#" * 20 + "]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("terminal, pauses", [(True, [2.5] * 4), (False, [2.5, 5.0, 10.0, 20.0])])
+def test_a_file_gets_fewer_and_fewer_lines(terminal, pauses, monkeypatch, capsys):
+    class Wound:
+        def wait(self, pause):
+            waited.append(pause)
+            return len(waited) == 4
+
+        def set(self):
+            pass
+
+    waited = []
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 2.5)
+    monkeypatch.setattr("nanospec.fast.announce.Event", Wound)
+    with announced("working"):
+        pass
+    assert waited == pauses and capsys.readouterr().err.count("working ...") == 4
 
 
 def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
