@@ -120,7 +120,8 @@ def plain_steps(ids):
 def rounds_of_many(ids, gamma):
     """Each round gives every text 1 to gamma + 1 tokens."""
     (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
-    drafter.begin(text, range(len(ids)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(ids)), None)
     kv_length = text.tokens.shape[1]                # slots of the cache to read
     for _ in range(STEPS):
         dice.refill(drafter.uniforms + drafter.size)

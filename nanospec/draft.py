@@ -62,12 +62,6 @@ class Draft:
     def keep(self, cache: Cache, path: Tensor) -> None:
         """Bring the accepted rows to the slots from the cache's length on. A chain's are there."""
 
-    @staticmethod
-    def nothing(text: Text) -> "Draft":
-        """Row 0 alone: the round is a step of plain decoding."""
-        last = text.last(1)
-        return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
-
 
 Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 """(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, 0 for none, and token
@@ -93,13 +87,17 @@ class Drafter(Protocol):
         """The most uniforms that a proposal takes, for each text."""
         return self.size - 1
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def begin(self, text: Text) -> None:
+        """A new batch: forget the one before. RequestError for a vocabulary that is not its own."""
+        return          # a subclass with nothing to do here may leave it out
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """These texts of the batch are new; their prompts were read, but for the last token.
 
         hidden: (len(rows), T, len(layers), C), the target's hidden states of every token it read.
         Raises RequestError where it cannot draft for this text.
         """
-        return          # a subclass with nothing to do here may leave it out
+        return
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:

@@ -62,19 +62,22 @@ class ModelDrafter(Drafter):
         self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
         self.layers = self.reader.layers
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def begin(self, text: Text) -> None:
+        """Make room for these texts."""
+        self.reader.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts."""
-        self.reader.begin(text, rows, hidden)
+        self.reader.read(text, rows, hidden)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """gamma draft tokens for every text, and the distribution that each was drawn from."""
         tokens, q_draft = [text.last(1)[:, 0]], []
+        logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)      # (B, 1, V)
         for _ in range(self.gamma):
             if q_draft:
-                logits = self.reader.step(tokens[-1][:, None], kv_length)       # (B, 1, V)
-            else:
-                logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)
+                logits = self.reader.step(tokens[-1][:, None], kv_length)
             q_draft.append(sampling(logits[:, 0]))
             tokens.append(dice.pick(q_draft[-1]))
         row_0 = torch.zeros_like(q_draft[0])
@@ -91,9 +94,8 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
               lag: int = 0) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
     """Draft, verify in one call of the target, commit: for B texts, and branch-free.
 
-    cache: the target's. kv_length: slots to read, a plain int, at least length + drafter.size - 1
-    of every text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n)
-    and count (B,), the accepted rows, and token (B,), which follows the last of them.
+    cache: the target's. kv_length, lag: as in Drafter.propose. Returns the draft, p_target (B, n,
+    V), path (B, n) and count (B,), the accepted rows, and token (B,), which follows the last one.
     """
     draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
     cache.length = text.length - 1          # forget what the last round rejected
@@ -132,15 +134,13 @@ class Round:
         LogitsError if a probability is not a number.
         """
         finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
-        numbers = torch.cat([draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1],
-                             finite[None]]).tolist()
-        *rows, accepted, next_token, is_finite = numbers
+        *rows, accepted, last, is_finite = torch.cat([
+            draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1], finite[None]]).tolist()
         check_finite(0.0 if is_finite else float("nan"))
         n = draft.tokens.shape[1]
         tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]
-        written = [tokens[row] for row in way] + [next_token]
-        return cls(tokens, parents, way, next_token, written, p_target[0], draft.q_draft[0],
-                   draft.steps)
+        written = [tokens[row] for row in way] + [last]
+        return cls(tokens, parents, way, last, written, p_target[0], draft.q_draft[0], draft.steps)
 
     @property
     def rejected(self) -> list[int]:
@@ -189,11 +189,11 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     check_drafter(target, drafter, rule, dice, compiler)
     check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
     text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
-    sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)
     cache, hidden = prefill(target, text, drafter.layers)
-    drafter.begin(text, [0], hidden)
-    rule = rule or drafter.rule or verify
-    run = partial(one_round, target, cache, drafter, rule, text, sampling, dice)
+    drafter.begin(text)
+    drafter.read(text, [0], hidden)
+    run = partial(one_round, target, cache, drafter, rule or drafter.rule or verify, text,
+                  Sampling(temperature, top_k, top_p), dice)
     run = compiler(run, text, dice) if compiler else run
     yield from repeated(run, drafter, dice, len(ids), max_new_tokens, stop)

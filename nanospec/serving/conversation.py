@@ -44,6 +44,7 @@ class Conversation:
         self.context = min(context or config.context, config.context)
         self.text = Text([[0]], self.context + drafter.size, config.vocab_size, target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
+        drafter.begin(self.text)
         self.ids: list[int] = []
         self.read = 0
 
@@ -75,7 +76,7 @@ class Conversation:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
         self._read(prompt)
-        drafter.begin(self.text, [0], drafter.heard())
+        drafter.read(self.text, [0], drafter.heard())
         dice = Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
                       self.text, Sampling(temperature, top_k, top_p), dice)

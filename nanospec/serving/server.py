@@ -81,7 +81,8 @@ class Server:
                          target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
         self.dice = dice or Dice([0], target.device)
-        drafter.begin(self.text, [0], self._hidden([]))
+        drafter.begin(self.text)
+        drafter.read(self.text, [0], self._hidden([]))  # refuses hidden states that it cannot read
         self.waiting: deque[Prompt] = deque()
         self.running: list[Request] = []                # in the order of their rows
         # Committed tokens of every row, known without asking the device.
@@ -195,7 +196,7 @@ class Server:
         if prompt.cache:
             self.cache.put([b], prompt.cache)
         try:
-            self.drafter.begin(self.text, [b], self._hidden(prompt.hidden))
+            self.drafter.read(self.text, [b], self._hidden(prompt.hidden))
         except NanospecError as error:
             prompt.request.end(error)
 

@@ -13,7 +13,6 @@ from nanospec.errors import MOST_ROWS, RequestError, check_gamma
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
-from nanospec.text import Text
 
 GPT = small_gpt(4, 1, 3)
 
@@ -46,12 +45,6 @@ def test_a_chain_tells_the_target_nothing_and_is_in_its_place_already():
     assert draft.placing(cache, 8) == {}
     draft.keep(cache, draft.path(torch.tensor([2, 1]))[0])
     assert cache.kv.equal(before)
-
-
-def test_nothing_drafted_is_row_0_alone():
-    draft = Draft.nothing(Text([[1, 2], [3]], 4, 7))
-    assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
-    assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
 
 
 def test_a_row_that_a_text_lacks_holds_the_id_of_any_token_but_no_other_number():

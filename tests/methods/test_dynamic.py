@@ -81,7 +81,8 @@ class Until(StoppingRule):
 def test_the_shorter_draft_of_two_lacks_the_rest():
     text, dice = Text([[1, 2], [3, 1, 4], [7]], 9, 11), Dice([0, 1, 2])
     drafter = DynamicDrafter(GPT_DRAFT, StoppingRule(), 5)
-    drafter.begin(text, [0, 1, 2], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1, 2], None)
     assert len(set(map(id, drafter.of.values()))) == 3
     for b, length in enumerate((3, 1, 0)):
         drafter.of[b] = Until(length)
@@ -99,7 +100,7 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     drafter.of[2] = Until(3)
     dice.refill(5)
     assert drafter.propose(text, Sampling(), dice, 10).parents.tolist() == [[-1, 0, 1, 2]] * 3        # all as long
-    drafter.begin(text, [1], None)
+    drafter.read(text, [1], None)
     assert type(drafter.of[1]) is StoppingRule and type(drafter.of[0]) is Until    # a new request begins anew, alone
 
 

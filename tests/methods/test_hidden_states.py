@@ -37,8 +37,10 @@ class Oracle(Drafter):
         self.topology, self.size, self.layers, self.careless = topology, len(topology), (layer,), careless
         self.told = {}                                      # of every row of the batch: (tokens read, C)
 
-    def begin(self, text, rows, hidden):
+    def begin(self, text):
         self.text = text
+
+    def read(self, text, rows, hidden):
         for b, told in zip(rows, hidden):
             self.told[b] = told[:int(text.length[b]) - 1, 0]
 

@@ -28,7 +28,7 @@ SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before
 def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list[int]]:
     drafter = Hybrid(chain(), V)
     drafter.other.begin = lambda *of: None                  # the small draft model knows five tokens only
-    drafter.begin(Text([ids], 20, 10), [0], None)
+    drafter.begin(Text([ids], 20, 10))
     drafter.chances = chances
     drafter.memory.read(0, ids, 0)
     return drafter._copy(0, rate)

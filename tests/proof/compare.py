@@ -149,13 +149,14 @@ class Batch:
         self.target, self.drafter = target_for(target, drafter), drafter
         self.text = Text(prompts, room, target.config.vocab_size, target.device)
         self.cache, hidden = prefill(self.target, self.text, drafter.layers)
-        drafter.begin(self.text, range(len(prompts)), hidden)
+        drafter.begin(self.text)
+        drafter.read(self.text, range(len(prompts)), hidden)
 
     def begin_anew(self, b: int, ids: Sequence[int]) -> None:
         """Row b gets a new request, while the others go on."""
         self.text.tokens[b, :len(ids)], self.text.length[b] = torch.tensor(ids), len(ids)
         self.cache, hidden = prefill(self.target, self.text, self.drafter.layers, self.cache, [b])
-        self.drafter.begin(self.text, [b], hidden)
+        self.drafter.read(self.text, [b], hidden)
 
     def round(self, dice, sampling: Callable, rule: Rule | None = None) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
         """What `one_round` returns."""

@@ -221,7 +221,8 @@ def shrinking_text(name: str, rule: str) -> Found:
         text.length -= back
         text.commit((text.last(1) + 1 + back) % 4, 1)
         again = Text([[*kept, int(text.last(1))]], 60, 4)
-        fresh.begin(again, [0], prefill(GPT4, again, drafter.layers)[1])
+        fresh.begin(again)
+        fresh.read(again, [0], prefill(GPT4, again, drafter.layers)[1])
         drafts = []
         for who, what in ((drafter, text), (fresh, again)):
             dice.refill(drafter.uniforms + drafter.size)

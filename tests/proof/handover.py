@@ -78,8 +78,11 @@ class Holder(Drafter):
     def __init__(self, drafter: Drafter):
         self.drafter, self.size, self.rule, self.held = drafter, drafter.size, drafter.rule, {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
-        self.drafter.begin(text, rows, None)
+    def begin(self, text: Text) -> None:
+        self.drafter.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
+        self.drafter.read(text, rows, None)
         for b, its in zip(rows, hidden):
             self.held[b] = its[:int(text.length[b]) - 1, 0]
 

@@ -6,10 +6,11 @@ import torch
 from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
-from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad, nothing_drafted
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
 from nanospec.theory import expected_tokens
 from tests.proof.compare import Batch
 
@@ -24,7 +25,7 @@ def machine(rows: int, gamma: int) -> float:
 def drafter_at(alpha: float, gamma: int = 6) -> ByLoad:
     """As after many rounds in which so many draft tokens were accepted."""
     drafter = ByLoad(DRAFT, machine, gamma)
-    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text, [0], None)
+    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text)
     drafter.judged, drafter.accepted = 1e6, alpha * 1e6
     return drafter
 
@@ -87,6 +88,12 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     for _ in range(20):
         batch.round(dice, Sampling())
     assert ByLoad.PRIOR < drafter.alpha < known
+
+
+def test_nothing_drafted_is_row_0_alone():
+    draft = nothing_drafted(Text([[1, 2], [3]], 4, 7))
+    assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
+    assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
 
 
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):

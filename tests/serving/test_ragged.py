@@ -32,8 +32,11 @@ class Given(Drafter):
     def propose(self, text, sampling, dice, kv_length, lag=0):
         return self.draft
 
-    def begin(self, text, rows, hidden):
+    def begin(self, text):
         """Nothing to keep."""
+
+    def read(self, text, rows, hidden):
+        """Nor here."""
 
 
 def chains(*lengths):
@@ -128,7 +131,8 @@ def test_the_target_reads_the_rows_that_exist_and_no_others_and_writes_the_same(
         drafter, dice = MAKE[name](), Dice([1, 2, 3])
         text = Text(PROMPTS, 90, 5)
         cache, hidden = prefill(TARGET, text)
-        drafter.begin(text, range(3), hidden)
+        drafter.begin(text)
+        drafter.read(text, range(3), hidden)
         target, who = (Ragged(TARGET, drafter),) * 2 if wrapped else (TARGET, drafter)
         rows = []
         handle = TARGET.blocks[0].register_forward_hook(watched)

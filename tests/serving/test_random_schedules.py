@@ -28,7 +28,7 @@ from nanospec.serving.server import Server
 from nanospec.speculate import speculate
 from tests.proof.contract import BY_COMPANY, drafter_of, entry_of
 
-V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `begin`, the target says NaN
+V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `read`, the target says NaN
 ROWS, MOST_WAITING = 4, 2
 
 
@@ -94,16 +94,16 @@ def new_drafter(name: str):
     drafter = drafter_of(name, *models_of(name), **SIZES)
     if name == "by-load":                   # silent for three texts and more
         drafter.seconds = lambda rows, gamma: 1 + (0.1 if rows < 3 else 9.0) * gamma
-    begins = drafter.begin
+    reads = drafter.read
 
-    def begin(text, rows, hidden):
+    def read(text, rows, hidden):
         refused = [b for b in rows if text.tokens[b, 0] == REFUSED]
         if not refused or text.length[refused[0]] == 2:
-            begins(text, rows, hidden)
+            reads(text, rows, hidden)
         if refused:
             raise RequestError("not this one")
 
-    drafter.begin = begin
+    drafter.read = read
     return drafter
 
 

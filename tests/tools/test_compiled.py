@@ -290,7 +290,8 @@ def test_the_compiled_round_is_exact(name, backend):
     def text_of():
         text = Text([ids], 2 * drafter.size, 3)
         cache, _ = prefill(TARGET, text)
-        drafter.begin(text, [0], None)
+        drafter.begin(text)
+        drafter.read(text, [0], None)
         return text, cache
 
     def play(text, cache, its_dice, compiler=lambda step, text, dice: step):

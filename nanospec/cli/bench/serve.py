@@ -27,7 +27,7 @@ from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
 from nanospec.methods.index import check_remember, method_of
-from nanospec.methods.lengths.by_load import Costs, WatchedByLoad
+from nanospec.methods.lengths.by_load import Costs, WatchedByLoad, nothing_drafted
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.serving.request import PIECE
@@ -46,7 +46,7 @@ class NoDraft(Drafter):
     size, fixed = 1, True
 
     def propose(self, text: Text, *_: Any, **more: Any) -> Draft:
-        return Draft.nothing(text)
+        return nothing_drafted(text)
 
 
 def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,

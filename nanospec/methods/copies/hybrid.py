@@ -36,7 +36,6 @@ which would pay for both in every round.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +45,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
 from nanospec.methods.copies.memory import Memory
-from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
 from nanospec.methods.trees.tree_draft import sent
 from nanospec.text import Text
@@ -73,7 +72,6 @@ class Hybrid(Drafter):
     MEMORY = 0.98                           # what a round still weighs when the next one is over
 
     per_row = ("other", "since", "memory")
-    text: Any = None                            # a Text, once there is one
 
     def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
         check_has("the drafter beside the copies", other, "one that says what it brings",
@@ -83,14 +81,18 @@ class Hybrid(Drafter):
         self.since: dict[int, int] = {}
         self.memory = Memory(remember)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """New requests. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            # tokens, the fewest of a class.
-            matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
-            self.text, self.judged = text, torch.full_like(matches, self.TRUST)
-            self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
-        self.other.begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        # tokens, the fewest of a class.
+        matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
+        self.judged = torch.full_like(matches, self.TRUST)
+        self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
+        self.since.clear()
+        self.other.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests."""
+        self.other.read(text, rows, hidden)
         for b in rows:
             self.since.pop(b, None)
             self.memory.begin(b)
@@ -108,8 +110,8 @@ class Hybrid(Drafter):
         # it work.
         tokens, self.classes = sent(text.tokens.device,
                                     ([copy for _, copy in self.copied], -1), (classes, 0))
-        drafted = Draft.nothing(text) if all(copy for _, copy in self.copied) else self._drafted(
-            texts, text, sampling, dice, kv_length, lag)
+        drafted = (nothing_drafted(text) if all(copy for _, copy in self.copied) else
+                   self._drafted(texts, text, sampling, dice, kv_length, lag))
         for b, (_, copy) in enumerate(self.copied):
             if copy:
                 self.since.setdefault(b, len(texts[b]))

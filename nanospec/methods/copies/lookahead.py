@@ -61,7 +61,7 @@ class Lookahead(CopyingDrafter):
         self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
         self.of: dict[int, Columns] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: empty pools, and the prompt's end as first window; any would do."""
         end = text.last(self.window + self.ngram - 2).tolist()
         for b in rows:

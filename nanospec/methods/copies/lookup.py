@@ -38,7 +38,7 @@ class PromptLookup(CopyingDrafter):
         self.longest, self.earliest = check_gamma(longest, "longest") - 1, earliest
         self.seen: dict[int, Seen] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
             self.seen[b] = Seen()

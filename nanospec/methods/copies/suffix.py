@@ -64,11 +64,14 @@ class SuffixDrafter(Drafter):
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
         self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """New requests: forget the last ones of these rows, not the past."""
+    def begin(self, text: Text) -> None:
+        """A batch begins. RequestError for past texts of another vocabulary."""
         if not all(0 <= token < text.vocab_size for past in self.past for token in past.ids):
             raise RequestError(f"a past text has a token outside 0..{text.vocab_size - 1}: is it "
                                "this target's tokenizer?")
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests: forget the last ones of these rows, not the past."""
         for b in rows:
             self.memory.begin(b)
 

@@ -22,7 +22,7 @@ others use the machine. So `WatchedByLoad` looks at what its rounds really take,
 it: what a round costs, by how many texts there are and how many tokens are drafted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -57,7 +57,6 @@ class ByLoad(ModelDrafter):
     MARGIN = 1.03               # how much better another gamma has to be
 
     fixed, per_row = False, ("reader",)
-    text: Any = None                    # a Text, once there is one
     judged: Any
     accepted: Any
 
@@ -68,11 +67,10 @@ class ByLoad(ModelDrafter):
                                f"{one_line(repr(seconds))}")
         self.seconds = seconds
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            self.text, self.judged, self.accepted, self.gamma, self.new = text, 0.0, 0.0, 0, 0
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        super().begin(text)
+        self.judged, self.accepted, self.gamma, self.new = 0.0, 0.0, 0, 0
 
     @property
     def alpha(self) -> float:
@@ -85,7 +83,7 @@ class ByLoad(ModelDrafter):
         self.gamma = self.best(len(text.tokens))
         if not self.gamma:
             self.skip(1)
-            return Draft.nothing(text)
+            return nothing_drafted(text)
         if self.new:
             lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
         self.new = 0
@@ -117,6 +115,12 @@ class ByLoad(ModelDrafter):
         drafted = (draft.q_draft.sum(-1) > 0).sum(-1)           # (B,), draft tokens of each text
         self.judged = self.MEMORY * self.judged + torch.minimum(count + 1, drafted).sum()
         self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum()
+
+
+def nothing_drafted(text: Text) -> Draft:
+    """Row 0 alone: the round is a step of plain decoding."""
+    last = text.last(1)
+    return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
 
 
 class Costs:

@@ -36,7 +36,7 @@ lessons/20_what_a_stopping_rule_may_see.py walks it.
 Left out: K from what calls cost, as by_load.py has gamma.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,19 +62,17 @@ class BySurvival(ModelDrafter):
     TRUST, MEMORY = 4.0, 0.98           # as in stopping.py's Goodput
 
     fixed, per_row = False, ("reader",)
-    text: Any = None                    # a Text, once there is one
 
     def __init__(self, draft: Any, gamma: int = 8):
         super().__init__(draft, gamma)
         self.budget = (gamma + 1) // 2
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
-            self.text, self.judged = text, torch.full_like(middle, self.TRUST)
-            self.accepted = self.TRUST * (1 + middle) / 2
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        super().begin(text)
+        middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
+        self.judged = torch.full_like(middle, self.TRUST)
+        self.accepted = self.TRUST * (1 + middle) / 2
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:

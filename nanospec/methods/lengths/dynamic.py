@@ -54,9 +54,9 @@ class DynamicDrafter(ModelDrafter):
         check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
         self.when, self.of = when, {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: read the prompts, and forget what the last requests taught."""
-        super().begin(text, rows, hidden)
+        super().read(text, rows, hidden)
         for b in rows:
             self.of[b] = copy(self.when)
             self.of[b].begin()

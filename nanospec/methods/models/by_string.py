@@ -62,7 +62,7 @@ class StringDrafter(CopyingDrafter):
         self.size = check_gamma(gamma, "gamma")
         self.kept: dict[int, ReadText] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
             self.kept[b] = ReadText(self.draft)

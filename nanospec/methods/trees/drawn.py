@@ -71,9 +71,9 @@ class TreeDrafter(TreeOfModel):
         self.reader = tree_reader_of(draft, len(self.ancestors[-1]) - 1)
         self.layers = self.reader.layers
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts, and lay out the levels on the text's device."""
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """Make room for these texts, and lay out the levels on their device."""
+        super().begin(text)
         device = text.tokens.device
         self.parents = torch.tensor(self.topology, device=device)                           # (n,)
         self.levels, above = [], []
