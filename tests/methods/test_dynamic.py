@@ -7,6 +7,7 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.packed import pack
 from nanospec.files import load_pair
+from nanospec.methods.lengths.acceptance import Acceptance
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.methods.rules.block import verify_block
@@ -142,7 +143,7 @@ def in_steps(tokens):
 def test_where_all_places_are_alike_goodput_is_the_best_fixed_length(alpha, c, v):
     when = Goodput(c, {tokens: v(tokens) for tokens in range(2, 14)})
     when.begin()
-    when.judged, when.accepted = [100.] * 8, [100 * alpha] * 8
+    when.acceptance = Acceptance(torch.full((8,), alpha, dtype=torch.float64))
     when.learn([], 0, [])
     length = next((n for n in range(1, 12) if not when.goes_on([.5] * n)), 12)
     best = best_gamma(alpha, c, v, most=12)
@@ -156,8 +157,7 @@ def test_goodput_counts_by_class_and_forgets():
     for _ in range(60):
         when.learn([.95, .1], 1, [.1, .9])
     assert when.goes_on([.1] * 3) and not when.goes_on([.95] * 2)           # and learns that here it is the other way
-    assert when.accepted[7] / when.judged[7] == pytest.approx(.1, abs=.05)
-    assert sum(when.judged) < 2 / (1 - Goodput.MEMORY) + 8 * Goodput.TRUST
+    assert when.chances[7] == pytest.approx(.1, abs=.05)
     when.begin()
     assert when.goes_on([.9] * 3) and not when.goes_on([.2] * 3)
 

@@ -46,8 +46,8 @@ def test_one_text_gets_its_budget_and_not_a_draft_step_more():
 def test_what_is_accepted_makes_its_class_likelier():
     drafter = BySurvival(TARGET, 4)                                         # the target drafts for itself
     batch, dice = Batch(TARGET, drafter, PROMPTS, 90), Dice([1, 2, 3])
-    before = drafter.accepted / drafter.judged
+    before = drafter.acceptance.share
     for _ in range(20):
         batch.round(dice, Sampling())
-    after = drafter.accepted / drafter.judged
+    after = drafter.acceptance.share
     assert (after >= before - 1e-6).all() and (after[2:] > 0.95).all() and (after <= 1 + 1e-6).all()

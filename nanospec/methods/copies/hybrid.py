@@ -45,6 +45,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
 from nanospec.methods.copies.memory import Memory
+from nanospec.methods.lengths.acceptance import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
 from nanospec.methods.trees.tree_draft import sent
@@ -59,8 +60,8 @@ class Hybrid(Drafter):
     remember: how many tokens of earlier requests are kept.
     copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the
     other drafts.
-    judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins.
-    chances: their ratio.
+    acceptance: of copied tokens, by classes of matches; read, as by ByLoad, when the next round
+    begins. chances: its shares, as numbers.
     classes, exist (B, m): of this round's copied tokens, and which there are.
     copies (B,): which texts have any.
     since: of texts that have copied since the draft model last read them, how many tokens they had
@@ -68,8 +69,7 @@ class Hybrid(Drafter):
     """
 
     LONGEST, CLASSES = 16, 6                    # how many tokens are compared; classes of matches
-    TRUST, PRIOR = 4.0, 0.8  # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
-    MEMORY = 0.98                           # what a round still weighs when the next one is over
+    PRIOR = 0.8                                 # PRIOR n / (n + 1) of a match of n, at first
 
     per_row = ("other", "since", "memory")
 
@@ -85,8 +85,7 @@ class Hybrid(Drafter):
         """A batch begins. What is known of acceptance holds for one."""
         # tokens, the fewest of a class.
         matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
-        self.judged = torch.full_like(matches, self.TRUST)
-        self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
+        self.acceptance = Acceptance(self.PRIOR * matches / (matches + 1))
         self.since.clear()
         self.other.begin(text)
 
@@ -101,8 +100,7 @@ class Hybrid(Drafter):
                 lag: int = 0) -> Draft:
         """A copy or not for each text. If one wants none, the draft model drafts for all."""
         rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()
-        sums = zip(self.accepted.tolist(), self.judged.tolist())        # the device has them by now
-        self.chances = [accepted / judged for accepted, judged in sums]
+        self.chances = self.acceptance.share.tolist()           # the device has them by now
         self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, rate) for b in range(len(texts))]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
@@ -167,10 +165,6 @@ class Hybrid(Drafter):
         self.other.commit(of_the_other, path, count, p_target, hidden)
         m = self.exist.shape[1]
         betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1])                      # (B, m)
-        betas = betas.nan_to_num().to(self.accepted)
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
-        classes = self.classes.flatten()
-        judged, accepted = judged.flatten(), (judged * betas).flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, accepted)
+        self.acceptance.learn(judged, judged * betas.nan_to_num(), self.classes)

@@ -33,6 +33,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError, one_line
+from nanospec.methods.lengths.acceptance import Acceptance
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
@@ -48,17 +49,15 @@ class ByLoad(ModelDrafter):
     seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
     new: how many of a text's last tokens, at most, were written in rounds in which the draft model
     read nothing.
-    judged, accepted: draft tokens; numbers of the device, which are read when the next round
-    begins: then it has nothing to do, and nothing has to be waited for.
+    acceptance: of all draft tokens. It is read when the next round begins: then the device has
+    nothing to do, and nothing has to be waited for. In a silence it goes back to what it was at
+    first, so that a draft is tried again.
     """
 
     TRUST, PRIOR = 16.0, 0.6    # it begins as if TRUST had been judged, and PRIOR of them accepted
-    MEMORY = 0.98               # what a round still weighs when the next one is over
     MARGIN = 1.03               # how much better another gamma has to be
 
     fixed, per_row = False, ("reader",)
-    judged: Any
-    accepted: Any
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
@@ -70,12 +69,14 @@ class ByLoad(ModelDrafter):
     def begin(self, text: Text) -> None:
         """A batch begins. What is known of acceptance holds for one."""
         super().begin(text)
-        self.judged, self.accepted, self.gamma, self.new = 0.0, 0.0, 0, 0
+        begins = torch.tensor([self.PRIOR], device=text.tokens.device)
+        self.acceptance = Acceptance(begins, self.TRUST, lasting=self.TRUST)
+        self.gamma = self.new = 0
 
     @property
     def alpha(self) -> float:
         """Accepted draft tokens, of those that were judged."""
-        return (self.TRUST * self.PRIOR + float(self.accepted)) / (self.TRUST + float(self.judged))
+        return float(self.acceptance.overall)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -107,14 +108,11 @@ class ByLoad(ModelDrafter):
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None) -> None:
-        """Learn how often draft tokens are accepted.
-
-        Rounds without a draft forget, so that one is tried again.
-        """
+        """Learn how often draft tokens are accepted."""
         super().commit(draft, path, count, p_target, hidden)
         drafted = (draft.q_draft.sum(-1) > 0).sum(-1)           # (B,), draft tokens of each text
-        self.judged = self.MEMORY * self.judged + torch.minimum(count + 1, drafted).sum()
-        self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum()
+        self.acceptance.learn(torch.minimum(count + 1, drafted), torch.minimum(count, drafted),
+                              torch.zeros_like(drafted))
 
 
 def nothing_drafted(text: Text) -> Draft:
@@ -167,6 +165,6 @@ class WatchedByLoad(ByLoad):
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None) -> None:
         super().commit(draft, path, count, p_target, hidden)
-        float(self.judged)              # waits for the device: the clock is to see what it has done
+        self.alpha                      # waits for the device: the clock is to see what it has done
         if self.usual:
             self.seconds.saw(len(count), self.gamma, perf_counter() - self.began)

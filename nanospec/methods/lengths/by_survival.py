@@ -45,6 +45,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.methods.lengths.acceptance import by_sureness, sureness
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -54,12 +55,11 @@ from nanospec.theory import acceptance
 class BySurvival(ModelDrafter):
     """At most gamma draft tokens for a text, and half as many for each on average.
 
+    acceptance: of each class of sureness, the draft's greatest probability.
+
     From the draft token with which the budget could be spent, it waits for the device after every
     one: whether there will be another depends on it.
     """
-
-    CLASSES = 8                         # of sureness, the draft's greatest probability
-    TRUST, MEMORY = 4.0, 0.98           # as in stopping.py's Goodput
 
     fixed, per_row = False, ("reader",)
 
@@ -70,23 +70,20 @@ class BySurvival(ModelDrafter):
     def begin(self, text: Text) -> None:
         """A batch begins. What is known of acceptance holds for one."""
         super().begin(text)
-        middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
-        self.judged = torch.full_like(middle, self.TRUST)
-        self.accepted = self.TRUST * (1 + middle) / 2
+        self.acceptance = by_sureness(text.tokens.device)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """Drafts go on until no further place could be among the K."""
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, classes, survival = [text.last(1)[:, 0]], [], [], []
-        chance, stands = self.accepted / self.judged, torch.ones(B, device=device)
+        chance, stands = self.acceptance.share, torch.ones(B, device=device)
         while len(tokens) < self.size:
             if q_draft:
                 logits = self.reader.step(tokens[-1][:, None], kv_length)[:, 0]             # (B, V)
             else:
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
-            sure = probs(logits).amax(-1)
-            classes.append((sure * self.CLASSES).long().clamp(max=self.CLASSES - 1))
+            classes.append(sureness(probs(logits).amax(-1)))
             stands = stands * chance[classes[-1]]
             survival.append(stands)
             q_draft.append(sampling(logits))
@@ -116,10 +113,7 @@ class BySurvival(ModelDrafter):
         super().commit(draft, path, count, p_target, hidden)
         most = self.classes.shape[1]
         betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])            # (B, most)
-        betas = betas.clamp(max=1).nan_to_num().to(self.judged)     # a text with NaN fails alone
+        betas = betas.clamp(max=1).nan_to_num()         # a text with NaN fails alone
         place, ends = torch.arange(most, device=betas.device), torch.minimum(count + 1, self.counts)
         judged = (place < ends[:, None]).to(betas)
-        classes = self.classes.flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
-        self.accepted = (self.MEMORY * self.accepted).index_add(
-            0, classes, (judged * betas).flatten())
+        self.acceptance.learn(judged, judged * betas, self.classes)
