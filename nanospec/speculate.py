@@ -134,8 +134,8 @@ class Round:
         LogitsError if a probability is not a number.
         """
         finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
-        *rows, accepted, last, is_finite = torch.cat([
-            draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1], finite[None]]).tolist()
+        *rows, accepted, last, is_finite = torch.cat([draft.tokens[0], draft.parents[0], path[0],
+                                                      count[:1], token[:1], finite[None]]).tolist()
         check_finite(0.0 if is_finite else float("nan"))
         n = draft.tokens.shape[1]
         tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]

@@ -33,12 +33,12 @@ def test_several_of_a_class_may_come_together():
     assert known.share.item() == pytest.approx((16 * 0.6 + 2) / 20) == known.overall.item()
 
 
-@pytest.mark.parametrize("lasting, soon", [(1e-6, 0.0), (4.0, 0.5)], ids=["nothing lasts", "all lasts"])
+@pytest.mark.parametrize("lasting, soon", [({}, 0.0), ({"lasting": 4.0}, 0.5)], ids=["nothing lasts", "all lasts"])
 def test_what_a_silence_does(lasting, soon):
     """After 300 rounds what was seen weighs .98^300 = .002. After 10,000 nothing is left of it: the share is what it
     was at first, and no 0 / 0.
     """
-    known = Acceptance(torch.tensor([0.5]), trust=4, lasting=lasting)
+    known = Acceptance(torch.tensor([0.5]), trust=4, **lasting)
     for _ in range(200):
         told(known, (0, 0.0))
     assert known.share.item() < 0.04
