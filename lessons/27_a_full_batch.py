@@ -23,7 +23,7 @@ from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import plain_step
-from nanospec.methods.lengths.acceptance import Acceptance
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
@@ -125,7 +125,7 @@ def rounds_of_many(ids, gamma):
     drafter.read(text, range(len(ids)), None)
     kv_length = text.tokens.shape[1]                # slots of the cache to read
     for _ in range(STEPS):
-        dice.refill(drafter.uniforms + drafter.size)
+        dice.refill(drafter.uniforms + drafter.most + 1)
         yield one_round(target, cache, drafter, verify, text, Sampling(), dice, kv_length)
 
 # %% [markdown]

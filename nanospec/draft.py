@@ -71,13 +71,13 @@ Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 class Drafter(Protocol):
     """What proposes. It may keep anything from round to round, for each text, but no random number.
 
-    size: the most rows of a draft, row 0 among them.
+    most: how many tokens it drafts at most; the target's call has most + 1 rows.
     layers: the target's layers whose hidden states it reads; () for none.
     rule: what verifies its drafts where nothing else is asked for; None: `verify` of speculate.py.
     fixed: every draft has the same shape, so that a round can be compiled.
     """
 
-    size: int
+    most: int
     layers: Sequence[int] = ()
     rule: Rule | None = None
     fixed: bool = False
@@ -85,7 +85,7 @@ class Drafter(Protocol):
     @property
     def uniforms(self) -> int:
         """The most uniforms that a proposal takes, for each text."""
-        return self.size - 1
+        return self.most
 
     def begin(self, text: Text) -> None:
         """A new batch: forget the one before. RequestError for a vocabulary that is not its own."""
@@ -105,7 +105,7 @@ class Drafter(Protocol):
 
         text: what is committed; it may even have shrunk since the last round.
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
-        length + size - 1 of every text. (With fewer a draft token would not attend to itself. This
+        length + most of every text. (With fewer a draft token would not attend to itself. This
         is not checked, since that would wait for the device.)
         lag: the most trailing tokens that its cache may lack, if other rounds left more.
         """

@@ -58,8 +58,8 @@ class ModelDrafter(Drafter):
     fixed = True
 
     def __init__(self, draft: Any, gamma: int = 4):
-        self.size = check_gamma(gamma, "gamma")         # rows: gamma + 1
-        self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
+        self.most = self.gamma = check_gamma(gamma, "gamma")
+        self.draft, self.reader = draft, reader_of(draft, gamma)
         self.layers = self.reader.layers
 
     def begin(self, text: Text) -> None:
@@ -162,8 +162,8 @@ def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_t
     """
     left = max_new_tokens
     while left:
-        dice.refill(drafter.uniforms + drafter.size)    # for the rule: coins, and one pick
-        done = Round.read(*run(length + drafter.size - 1))
+        dice.refill(drafter.uniforms + drafter.most + 1)    # for the rule: coins, and one pick
+        done = Round.read(*run(length + drafter.most))
         length += len(done.emitted)
         emitted, stopped = until(done.emitted, stop)
         done.emitted = emitted[:left]
@@ -187,8 +187,8 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop)
-    text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.most, stop)
+    text = Text([ids], max_new_tokens + drafter.most + 1, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, hidden = prefill(target, text, drafter.layers)
     drafter.begin(text)

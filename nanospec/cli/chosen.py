@@ -125,7 +125,7 @@ class Chosen:
             "max_new_tokens": asked.max_new_tokens or new, "seed": asked.seed,
             "stop": self.tokenizer.ends}
         self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft, gamma)
-        check_request(self.target, self.ids, **self.request, rows=self.method().gamma + 1)
+        check_request(self.target, self.ids, **self.request, most=self.method().gamma)
         keep = keeping(pair, asked)
         if asked.compile:
             self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads, True)

@@ -103,10 +103,10 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
         grown = isinstance(topology, dict)
         check_gamma(topology["count"] if grown else len(topology) - 1, "--shape")
         return {"grown" if grown else "topology": topology}
-    level = rows = 1
+    level, tokens = 1, 0
     for branch in counts:
         level *= branch
-        rows = check_gamma(rows + level - 1, "--shape")
+        tokens = check_gamma(tokens + level, "--shape")
     return {"topology": shape(*counts)} if counts else {}
 
 

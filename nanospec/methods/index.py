@@ -55,7 +55,7 @@ class Options:
 
     def measured(self) -> tuple[float, dict[int, float]]:
         """c, and v(m) of every call that a draft of gamma tokens may lead to."""
-        calls = range(2, check_gamma(self.gamma, "gamma") + 1)
+        calls = range(2, check_gamma(self.gamma, "gamma") + 2)
         costs = self.costs() if callable(self.costs) else self.costs
         if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2
                                       and isinstance(costs[1], Mapping)):
@@ -193,4 +193,4 @@ def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: s
         used = make()
         return speculate(target_for(target, used), used, ids, **{"rule": RULES[rule]} | request)
 
-    return Method(drafter, rule, make().size - 1, make, run)
+    return Method(drafter, rule, make().most, make, run)

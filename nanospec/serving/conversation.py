@@ -42,7 +42,8 @@ class Conversation:
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)
-        self.text = Text([[0]], self.context + drafter.size, config.vocab_size, target.device)
+        self.text = Text([[0]], self.context + drafter.most + 1, config.vocab_size,
+                         target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
         drafter.begin(self.text)
         self.ids: list[int] = []
@@ -71,7 +72,7 @@ class Conversation:
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed,
-                      drafter.size, stop)
+                      drafter.most, stop)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
@@ -90,7 +91,7 @@ class Conversation:
         """What plain decoding would write now, a token a step, for a clock. Nothing is kept."""
         sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
         self.text.length[0] = len(self.ids)
-        for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.size)):
+        for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.most + 1)):
             dice.refill(1)
             token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
             yield int(token)

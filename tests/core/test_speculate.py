@@ -132,7 +132,7 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
     drafter.begin(text)
     drafter.read(text, range(rows), None)
     dice = Dice([0] * rows, "meta")
-    dice.refill(drafter.uniforms + drafter.size)
+    dice.refill(drafter.uniforms + drafter.most + 1)
     with torch.inference_mode():
         draft, *out = one_round(target, target.new_cache(rows, 23), drafter, rule, text,
                                 Sampling(temperature=0.7, top_k=3, top_p=0.9), dice, kv_length=23)

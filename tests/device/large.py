@@ -143,7 +143,7 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
                 drafter.begin(text)
                 drafter.read(text, range(count), None)
                 step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
-                uniforms = drafter.uniforms + drafter.size
+                uniforms = drafter.uniforms + drafter.most + 1
                 seconds, written = pace(step, context + room, text, dice, uniforms, repeats, compiler)
             took.append(seconds)
             tokens.append(written)

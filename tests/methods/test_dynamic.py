@@ -7,7 +7,7 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.packed import pack
 from nanospec.files import load_pair
-from nanospec.methods.lengths.acceptance import Acceptance
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.methods.rules.block import verify_block

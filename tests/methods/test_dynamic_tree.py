@@ -50,7 +50,7 @@ def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
     """Against a plain loop: `width` of the likeliest of `width` children, level by level; of all the `count` best."""
     drafter = DynamicTree(DRAFT, count, width, depth)
     draft = proposed(drafter)
-    assert draft.steps == depth and drafter.size == count + 1
+    assert draft.steps == depth and drafter.most == count
     for b, ids in enumerate(TEXTS):
         level, made = [()], []
         for _ in range(depth):

@@ -34,7 +34,7 @@ class Oracle(Drafter):
     rule = staticmethod(verify_tree)
 
     def __init__(self, topology, layer=1, careless=()):
-        self.topology, self.size, self.layers, self.careless = topology, len(topology), (layer,), careless
+        self.topology, self.most, self.layers, self.careless = topology, len(topology) - 1, (layer,), careless
         self.told = {}                                      # of every row of the batch: (tokens read, C)
 
     def begin(self, text):
@@ -47,7 +47,7 @@ class Oracle(Drafter):
     def propose(self, text, sampling, dice, kv_length, lag=0):
         texts = text.ids()
         rows, q_draft = [texts], [torch.zeros(len(texts), text.vocab_size, dtype=torch.float64)]
-        for row in range(1, self.size):
+        for row in range(1, self.most + 1):
             parents = rows[self.topology[row]]
             q_draft.append(sampling(torch.stack([self.logits(b, ids) for b, ids in enumerate(parents)])))
             if row in self.careless:
@@ -81,7 +81,7 @@ class Oracle(Drafter):
 
 def played(drafter, prompts, late=None, rounds=8, **settings):
     """The prompts as rows of one batch, round after round; before the fifth, `late` takes the place of row 0."""
-    batch, dice = Batch(TARGET, drafter, prompts, rounds * drafter.size + 9), Dice(range(len(prompts)))
+    batch, dice = Batch(TARGET, drafter, prompts, rounds * (drafter.most + 1) + 9), Dice(range(len(prompts)))
     for number in range(rounds):
         if late and number == 4:
             batch.begin_anew(0, late)
@@ -117,7 +117,7 @@ class KeepsRejected(Oracle):
     """Takes every row's hidden states for the text's, accepted or not."""
 
     def commit(self, draft, path, count, p_target, hidden):
-        super().commit(draft, path, torch.full_like(count, self.size - 1), p_target, hidden)
+        super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden)
 
 
 class OneLate(Oracle):

@@ -17,8 +17,8 @@ def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
     topology = [-1, 0, 0, 1, 1, 1]
     for name, entry in DRAFTERS.items():
         drafter = entry.make(DRAFT, Options(gamma=3, topology=topology))
-        expected = {"gamma": 4, "topology": 6, "itself": 16}[entry.sized_by]
-        assert drafter.size == expected
+        expected = {"gamma": 3, "topology": 5, "itself": 15}[entry.sized_by]
+        assert drafter.most == expected
         assert type(drafter) is entry.kind                  # whose facts are the drafter's
     assert list(RULES) == ["token", "block", "traversal"] and RULES["token"] is None
 
@@ -56,7 +56,7 @@ def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the
                                                                         ("suffix-tree", "traversal"))]
     assert names == ["chain 5", "tree 6, block", "lookahead 15", "suffix-tree 5, traversal"]
     method = method_of(TARGET, DRAFT)
-    assert method.gamma == GAMMA == method.make().size - 1 and method.make() is not method.make()
+    assert method.gamma == GAMMA == method.make().most and method.make() is not method.make()
 
 
 def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_another_rule():

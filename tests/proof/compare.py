@@ -118,7 +118,7 @@ def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[
 
 def first_round(target, drafter: Drafter, ids, **settings) -> Found:
     """T1. One round, whatever its length, completed by the target to as many tokens as it could have written."""
-    new = drafter.size
+    new = drafter.most + 1
 
     def play(dice):
         return tuple(next(speculate(target, drafter, ids, new, dice=dice, **settings)).emitted)
@@ -160,15 +160,15 @@ class Batch:
 
     def round(self, dice, sampling: Callable, rule: Rule | None = None) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
         """What `one_round` returns."""
-        dice.refill(self.drafter.uniforms + self.drafter.size)
+        dice.refill(self.drafter.uniforms + self.drafter.most + 1)
         return one_round(self.target, self.cache, self.drafter, rule or self.drafter.rule or verify, self.text,
-                         sampling, dice, int(self.text.length.max()) + self.drafter.size - 1)
+                         sampling, dice, int(self.text.length.max()) + self.drafter.most)
 
 
 def together(target, drafter: Drafter, prompts, new, dice, sampling: Callable | None = None,
              rule: Rule | None = None) -> list[list[int]]:
     """The prompts as rows of one batch, `one_round` after `one_round`: of every row its first `new` tokens."""
-    batch = Batch(target, drafter, prompts, drafter.size * (new + 1))
+    batch = Batch(target, drafter, prompts, (drafter.most + 1) * (new + 1))
     starts = [len(ids) for ids in prompts]
     while min(n - start for n, start in zip(batch.text.length.tolist(), starts)) < new:
         batch.round(dice, sampling or Sampling(), rule)

@@ -135,7 +135,7 @@ def uniforms(name: str, rule: str) -> Found:
         with only_these_are_random(dice):
             done = list(speculate(target_for(target, drafter), drafter, [1, 0, 1], 20, 0.9, dice=dice,
                                   rule=RULES[rule]))
-        most = len(done) * (drafter.uniforms + drafter.size)
+        most = len(done) * (drafter.uniforms + drafter.most + 1)
         least = sum(len(round_.tokens) for round_ in done) if rule == "token" else len(done)
         wrong += len(dice.handed) - len(set(dice.handed)) + (not least <= len(dice.handed) <= most)
         count += len(dice.handed)
@@ -225,7 +225,7 @@ def shrinking_text(name: str, rule: str) -> Found:
         fresh.read(again, [0], prefill(GPT4, again, drafter.layers)[1])
         drafts = []
         for who, what in ((drafter, text), (fresh, again)):
-            dice.refill(drafter.uniforms + drafter.size)
+            dice.refill(drafter.uniforms + drafter.most + 1)
             drafts.append(who.propose(what, sampling, dice, 60))
         ours, theirs = drafts
         n = min(ours.tokens.shape[1], theirs.tokens.shape[1])

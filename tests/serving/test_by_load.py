@@ -6,7 +6,7 @@ import torch
 from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
-from nanospec.methods.lengths.acceptance import Acceptance
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad, nothing_drafted
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
@@ -99,7 +99,7 @@ def test_nothing_drafted_is_row_0_alone():
 
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
-                        lambda _, drafter, rows, ids: rows * drafter.size + 1)
+                        lambda _, drafter, rows, ids: rows * (drafter.most + 1) + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
     assert Costs({3: [1.0, 2.0], 5: [3.0, 6.0]})(2, 1) == 2             # of fewer texts as of the fewest measured

@@ -197,7 +197,7 @@ class Schedule(RuleBasedStateMachine):
         for b, request in enumerate(running):
             if request not in self.own:
                 self.own[request] = dice_of(self.name)([request.seed])
-            self.own[request].refill(self.drafter.uniforms + self.drafter.size)
+            self.own[request].refill(self.drafter.uniforms + self.drafter.most + 1)
             assert torch.equal(dice.u[b], self.own[request].u[0]), "not its own uniforms"
             if self.target is TABLE and request.ids[0] not in self.errors:
                 self.row_is_right(request, tokens[b], parents[b], p_target[b], draft.q_draft[b])

@@ -43,7 +43,7 @@ FEWEST = 8              # requests: what a single one takes is much luck
 class NoDraft(Drafter):
     """Plain decoding."""
 
-    size, fixed = 1, True
+    most, fixed = 0, True
 
     def propose(self, text: Text, *_: Any, **more: Any) -> Draft:
         return nothing_drafted(text)
@@ -67,7 +67,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
                   temperature, None, None, seed,
-                  1 + max([most, *(method.gamma for method in methods)]))
+                  max([most, *(method.gamma for method in methods)]))
     where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
     makers |= {method.name: method.make for method in methods}
@@ -109,7 +109,7 @@ def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> 
     server = Server(target, drafter, rows, context=target.config.context)
     reading = -(-len(ids) // PIECE)
     for seed in range(rows):
-        server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
+        server.submit(ids, max_new_tokens=(STEPS + 2) * (drafter.most + 1), seed=seed)
     return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)
 
 

@@ -105,7 +105,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
     for name, pair in pairs.items():
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
-                      1 + max((method.gamma for method in first[name]), default=0))
+                      max((method.gamma for method in first[name]), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
         setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)

@@ -45,7 +45,7 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
 from nanospec.methods.copies.memory import Memory
-from nanospec.methods.lengths.acceptance import Acceptance
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
 from nanospec.methods.trees.tree_draft import sent
@@ -77,7 +77,7 @@ class Hybrid(Drafter):
         check_has("the drafter beside the copies", other, "one that says what it brings",
                   "goodput", "skip")
         self.other, self.v, self.layers = other, check_calls(v), other.layers
-        self.size = max(*v, other.size)
+        self.most = max(max(v) - 1, other.most)
         self.since: dict[int, int] = {}
         self.memory = Memory(remember)
 

@@ -58,7 +58,7 @@ class Lookahead(CopyingDrafter):
             raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens "
                                f"and 0 or more guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
-        self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
+        self.most = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
         self.of: dict[int, Columns] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:

@@ -60,7 +60,7 @@ class SuffixDrafter(Drafter):
             check_ids("a past text", ids)
         if not 0 < least <= 1:
             raise RequestError(f"least must lie in (0, 1], got {least}")
-        self.size, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest") - 1
+        self.most, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest")
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
         self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
 
@@ -104,7 +104,7 @@ class SuffixDrafter(Drafter):
         while True:
             for part, token, further in self._children(places):
                 heapq.heappush(heap, (-share * part, next(number), row, token, further))
-            if not heap or -heap[0][0] < self.least or len(tree.tokens) == self.size:
+            if not heap or -heap[0][0] < self.least or len(tree.tokens) > self.most:
                 return expected, tree
             minus_share, _, parent, token, places = heapq.heappop(heap)
             row, share = tree.add(parent, token), -minus_share

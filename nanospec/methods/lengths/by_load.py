@@ -33,7 +33,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError, one_line
-from nanospec.methods.lengths.acceptance import Acceptance
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
@@ -97,14 +97,14 @@ class ByLoad(ModelDrafter):
     def best(self, rows: int) -> int:
         """The gamma of the greatest goodput, or the one before where that is about as good."""
         goodput = self.goodput(rows)
-        best = max(range(self.size), key=goodput.__getitem__)
+        best = max(range(self.most + 1), key=goodput.__getitem__)
         return best if goodput[best] > self.MARGIN * goodput[self.gamma] else self.gamma
 
     def goodput(self, rows: int) -> list[float]:
         """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
         alpha = self.alpha
         return [expected_tokens(alpha, gamma) / self.seconds(rows, gamma)
-                for gamma in range(self.size)]
+                for gamma in range(self.most + 1)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None) -> None:

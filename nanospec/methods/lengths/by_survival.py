@@ -45,7 +45,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.methods.lengths.acceptance import by_sureness, sureness
+from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -78,7 +78,7 @@ class BySurvival(ModelDrafter):
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, classes, survival = [text.last(1)[:, 0]], [], [], []
         chance, stands = self.acceptance.share, torch.ones(B, device=device)
-        while len(tokens) < self.size:
+        while len(q_draft) < self.most:
             if q_draft:
                 logits = self.reader.step(tokens[-1][:, None], kv_length)[:, 0]             # (B, V)
             else:

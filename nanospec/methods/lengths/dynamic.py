@@ -68,7 +68,7 @@ class DynamicDrafter(ModelDrafter):
         tokens, q_draft, steps, unknown = [], [], 0, float("nan")
         self.sure = [[] for _ in range(B)]          # the draft's own probability of every token
         grows, known = [True] * B, list[bool]()     # known: to the device, as `on`
-        while len(tokens) < self.size - 1:
+        while len(tokens) < self.most:
             grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):
                 break

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import RequestError, check_numbers, one_line
-from nanospec.methods.lengths.acceptance import by_sureness, sureness
+from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.theory import check_formula, expected_tokens, speedup
 
 

@@ -58,7 +58,7 @@ class TreeDrafter(TreeOfModel):
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
         check_ids("a topology", topology)
-        self.size = check_gamma(len(topology) - 1, "the rows of a topology but its root")
+        self.most = check_gamma(len(topology) - 1, "the rows of a topology but its root")
         self.independent = independent
         if topology[0] != -1 or any(not 0 <= parent < row
                                     for row, parent in enumerate(topology[1:], 1)):

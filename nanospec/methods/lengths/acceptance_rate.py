@@ -1,4 +1,4 @@
-"""How often draft tokens are accepted, as the rounds so far have shown: what several drafters learn.
+"""How often draft tokens are accepted, as the rounds so far show: what several drafters learn.
 
     share = accepted / judged       of each class of draft tokens, such as those of which the draft
                                     model was as sure; where there is one class, of all

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.methods.lengths.acceptance import Acceptance, by_sureness, sureness
+from nanospec.methods.lengths.acceptance_rate import Acceptance, by_sureness, sureness
 
 
 def told(known: Acceptance, *seen: tuple[int, float]) -> Acceptance:
