@@ -41,7 +41,12 @@ class Draft:
     def parents(self) -> Tensor:
         """(B, n): the row that each row follows; -1 for row 0 and for rows that a text lacks."""
         above = torch.arange(-1, self.tokens.shape[1] - 1, device=self.tokens.device)
-        return torch.where(self.q_draft.sum(-1) > 0, above, -1)
+        return torch.where(self.exist, above, -1)
+
+    @property
+    def exist(self) -> Tensor:
+        """(B, n) bool: which rows a text has but row 0, which every text has."""
+        return self.q_draft.sum(-1) > 0
 
     def placing(self, cache: Cache, kv_length: int) -> dict[str, Tensor]:
         """What the target's call has to know of the rows' places: of a chain, nothing.
@@ -75,6 +80,7 @@ class Drafter(Protocol):
     layers: the target's layers whose hidden states it reads; () for none.
     rule: what verifies its drafts where nothing else is asked for; None: `verify` of speculate.py.
     fixed: every draft has the same shape, so that a round can be compiled.
+    What else it may say of itself: methods/index.py, and serving/rows.py.
     """
 
     most: int
@@ -105,15 +111,14 @@ class Drafter(Protocol):
 
         text: what is committed; it may even have shrunk since the last round.
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
-        length + most of every text. (With fewer a draft token would not attend to itself. This
-        is not checked, since that would wait for the device.)
+        length + most of every text. (Nobody checks that, since it would wait for the device.)
         lag: the most trailing tokens that its cache may lack, if other rounds left more.
         """
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """How the round ended. path (B, n), count (B,): the accepted rows, as Draft.path says.
 
-        p_target (B, n, V) and hidden (B, n, len(layers), C): the target's, of every row.
+        p_target and logits (B, n, V), hidden (B, n, len(layers), C): the target's, of every row.
         """
         return

@@ -49,8 +49,8 @@ def check_numbers(kind: type, **named: Any) -> None:
     """RequestError unless each of these is a number: Integral, a whole one, or Real."""
     for name, value in named.items():
         if not isinstance(value, kind) or isinstance(value, bool):
-            whole = "whole " if kind is Integral else ""
-            raise RequestError(f"{name} must be a {whole}number, got {one_line(repr(value))}")
+            raise RequestError(f"{name} must be a {'whole ' * (kind is Integral)}number, got "
+                               f"{one_line(repr(value))}")
 
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:

@@ -84,7 +84,7 @@ class ModelDrafter(Drafter):
         return Draft(torch.stack(tokens, 1), torch.stack([row_0, *q_draft], 1), self.gamma)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Tell the reader, which may keep hidden states of what was accepted."""
         self.reader.commit(path, count, hidden)
 
@@ -108,7 +108,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     draft.keep(cache, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
     text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)  # token ends it
-    drafter.commit(draft, path, count, p_target, hidden)
+    drafter.commit(draft, path, count, p_target, hidden, logits)
     return draft, p_target, path, count, token
 
 

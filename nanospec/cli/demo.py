@@ -40,7 +40,8 @@ from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.fast.int8 import LARGEST
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.index import GAMMA, RULES
+from nanospec.methods.index import RULES
+from nanospec.methods.settings import GAMMA
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens
 

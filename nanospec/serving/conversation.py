@@ -150,7 +150,7 @@ class Listening:
         self.parts = [] if heard is None else [(heard[:, :tokens], None, None)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         # Joined when the next turn needs them: to look at the count now would wait for the device.
         self.hear(hidden, path, count)
-        self.drafter.commit(draft, path, count, p_target, hidden)
+        self.drafter.commit(draft, path, count, p_target, hidden, logits)

@@ -90,7 +90,7 @@ def test_the_page_has_every_drafter():
     assert list(WAITS) != [] and set(WAITS) == set(DRAFTERS)
 
 
-ARANGE = "torch.arange(len(accepted), device=accepted.device)\n    following"
+ARANGE = "torch.arange(len(accepted), device=accepted.device)\n    left"
 PLANTED = {
     "made on the CPU": ("speculate", "chain", ARANGE, ARANGE.replace(", device=accepted.device", ""), RuntimeError),
     "a mask of the CPU": ("methods.trees.tree_draft", "tree",

@@ -92,7 +92,7 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     assert draft.parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4] and draft.steps == 3
     assert draft.q_draft.sum(-1).round().tolist() == [[0, 1, 1, 1], [0, 1, 0, 0], [0] * 4]
     p_target = torch.full((3, 4, 11), 1 / 11)
-    drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None)
+    drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None, p_target.log())
     betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
     for b, (length, accepted, judged) in enumerate(((3, 1, 2), (1, 1, 1), (0, 0, 0))):
         sure, *told = drafter.of[b].told

@@ -68,7 +68,7 @@ class Oracle(Drafter):
             x = TARGET.blocks[layer](x, call, layer)
         return TARGET.head(TARGET.norm(x))[0, -1]
 
-    def commit(self, draft, path, count, p_target, hidden):
+    def commit(self, draft, path, count, p_target, hidden, logits):
         for b in self.told:
             self.told[b] = torch.cat([self.told[b], hidden[b, path[b, :count[b] + 1], 0]])
 
@@ -116,15 +116,15 @@ def test_after_every_round_it_holds_the_hidden_states_of_the_committed_text(orac
 class KeepsRejected(Oracle):
     """Takes every row's hidden states for the text's, accepted or not."""
 
-    def commit(self, draft, path, count, p_target, hidden):
-        super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden)
+    def commit(self, draft, path, count, p_target, hidden, logits):
+        super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden, logits)
 
 
 class OneLate(Oracle):
     """Takes a row's hidden states for those of the next token."""
 
-    def commit(self, draft, path, count, p_target, hidden):
-        super().commit(draft, path, count, p_target, hidden.roll(1, 1))
+    def commit(self, draft, path, count, p_target, hidden, logits):
+        super().commit(draft, path, count, p_target, hidden.roll(1, 1), logits)
 
 
 @pytest.mark.parametrize("wrong", [KeepsRejected, OneLate])

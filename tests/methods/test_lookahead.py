@@ -85,7 +85,7 @@ def test_the_example_of_the_docstring():
     drafter.of[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert draft.tokens.tolist() == [[1, 1, 3, 2, 4]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
-    drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(9)[None, [1, 3, 5, 4, 6]], None)
+    drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(9)[None, [1, 3, 5, 4, 6]], None, None)
     assert drafter.of[0].levels == [[3, 4], [5, 6]] and drafter.of[0].pool == {1: [[3, 5]], 2: [[4, 6]]}
     draft = drafter.propose(text, None, None, 0)            # 3 5 stands in the window, too
     assert draft.tokens.tolist() == [[1, 3, 5, 4, 6]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
@@ -100,7 +100,8 @@ def test_every_text_of_a_batch_has_a_window_and_a_pool_of_its_own():
     draft = drafter.propose(text, None, None, 0)
     assert of_text(draft, 0)[:2] == ([4, 1, 3, 2, 4], [-1, 0, 1, 1, 3])
     assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share rows
-    drafter.commit(draft, *draft.path(torch.tensor([0, 0])), torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1), None)
+    answers = torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1)
+    drafter.commit(draft, *draft.path(torch.tensor([0, 0])), answers, None, None)
     pools = [drafter.of[b].pool for b in (0, 1)]
     assert pools == [{1: [[3, 6]], 2: [[4, 8]]}, {5: [[5, 7]]}]             # of one that is kept, the newer
     drafter.read(text, [0], None)                                           # a new request in row 0 alone

@@ -90,7 +90,8 @@ class Holder(Drafter):
                 lag: int = 0) -> Draft:
         return self.drafter.propose(text, sampling, dice, kv_length, lag)
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | Any) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | Any,
+               logits: Tensor) -> None:
         for b, its in self.held.items():
             self.held[b] = torch.cat([its, hidden[b, path[b, :count[b] + 1], 0]])
 

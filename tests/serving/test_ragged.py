@@ -140,7 +140,7 @@ def test_the_target_reads_the_rows_that_exist_and_no_others_and_writes_the_same(
             dice.refill(who.uniforms + who.most + 1)
             draft, *_ = one_round(target, cache, who, drafter.rule or verify, text, Sampling(), dice,
                                   int(text.length.max()) + who.most)
-            rows.append(3 + int((draft.q_draft.sum(-1) > 0).sum()))
+            rows.append(3 + int(draft.exist.sum()))
         handle.remove()
         written.append(text.ids())
         if wrapped:

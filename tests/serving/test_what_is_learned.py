@@ -116,7 +116,7 @@ def test_by_load():
 def batch_end(draft: Draft, counts: list[int]) -> tuple:
     """The rest of what a drafter is told when a round is over."""
     path = torch.arange(draft.tokens.shape[1]).expand_as(draft.tokens)
-    return path, torch.tensor(counts), torch.full_like(draft.q_draft, .2), None
+    return path, torch.tensor(counts), torch.full_like(draft.q_draft, .2), None, torch.zeros_like(draft.q_draft)
 
 
 def test_by_load_prices_the_texts_that_are_there():

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.method_options import chosen_drafters, read_pair
+from nanospec.cli.method_options import check_remember, chosen_drafters, read_pair
 from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -26,7 +26,7 @@ from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
-from nanospec.methods.index import check_remember, method_of
+from nanospec.methods.index import method_of
 from nanospec.methods.lengths.by_load import Costs, WatchedByLoad, nothing_drafted
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT

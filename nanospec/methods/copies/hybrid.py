@@ -71,6 +71,7 @@ class Hybrid(Drafter):
     LONGEST, CLASSES = 16, 6                    # how many tokens are compared; classes of matches
     PRIOR = 0.8                                 # PRIOR n / (n + 1) of a match of n, at first
 
+    learns, looks_around, remembers = "length", True, True
     per_row = ("other", "since", "memory")
 
     def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
@@ -159,10 +160,10 @@ class Hybrid(Drafter):
         return min((n - 1).bit_length(), self.CLASSES - 1)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Both learn how often their tokens are accepted."""
         of_the_other = Draft(draft.tokens, draft.q_draft * ~self.copies[:, None, None], draft.steps)
-        self.other.commit(of_the_other, path, count, p_target, hidden)
+        self.other.commit(of_the_other, path, count, p_target, hidden, logits)
         m = self.exist.shape[1]
         betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1])                      # (B, m)
         # What was accepted, and the first that was rejected.

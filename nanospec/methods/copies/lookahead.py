@@ -49,7 +49,7 @@ class Lookahead(CopyingDrafter):
     device when the target has answered: the answers become lists.
     """
 
-    per_row, sized_by = ("of",), "itself"
+    takes, learns, per_row = "", "tokens", ("of",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
@@ -73,7 +73,7 @@ class Lookahead(CopyingDrafter):
         return self.of[b].tree(ids[-1])
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """The target's likeliest tokens after the columns are a level; columns go into the pool."""
         for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
             self.of[b].advance(likeliest)

@@ -51,7 +51,7 @@ class SuffixDrafter(Drafter):
     in a tree it is 3 beside it; share 1/3.
     """
 
-    per_row = ("memory",)
+    needs_draft_model, remembers, per_row = False, True, ("memory",)
 
     def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False,
                  longest: int = 8, least: float = 0.1, remember: int = 0):

@@ -57,7 +57,7 @@ class ByLoad(ModelDrafter):
     TRUST, PRIOR = 16.0, 0.6    # it begins as if TRUST had been judged, and PRIOR of them accepted
     MARGIN = 1.03               # how much better another gamma has to be
 
-    fixed, per_row = False, ("reader",)
+    fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
@@ -107,10 +107,10 @@ class ByLoad(ModelDrafter):
                 for gamma in range(self.most + 1)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Learn how often draft tokens are accepted."""
-        super().commit(draft, path, count, p_target, hidden)
-        drafted = (draft.q_draft.sum(-1) > 0).sum(-1)           # (B,), draft tokens of each text
+        super().commit(draft, path, count, p_target, hidden, logits)
+        drafted = draft.exist.sum(-1)           # (B,), draft tokens of each text
         self.acceptance.learn(torch.minimum(count + 1, drafted), torch.minimum(count, drafted),
                               torch.zeros_like(drafted))
 
@@ -163,8 +163,8 @@ class WatchedByLoad(ByLoad):
         return draft
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
-        super().commit(draft, path, count, p_target, hidden)
+               hidden: Tensor | None, logits: Tensor) -> None:
+        super().commit(draft, path, count, p_target, hidden, logits)
         self.alpha                      # waits for the device: the clock is to see what it has done
         if self.usual:
             self.seconds.saw(len(count), self.gamma, perf_counter() - self.began)

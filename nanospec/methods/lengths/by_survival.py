@@ -61,7 +61,7 @@ class BySurvival(ModelDrafter):
     one: whether there will be another depends on it.
     """
 
-    fixed, per_row = False, ("reader",)
+    fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
     def __init__(self, draft: Any, gamma: int = 8):
         super().__init__(draft, gamma)
@@ -108,9 +108,9 @@ class BySurvival(ModelDrafter):
         return F.one_hot(order[:self.budget * B] % B, B).sum(0)     # bincount would wait
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Learn how often draft tokens of each class are accepted."""
-        super().commit(draft, path, count, p_target, hidden)
+        super().commit(draft, path, count, p_target, hidden, logits)
         most = self.classes.shape[1]
         betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])            # (B, most)
         betas = betas.clamp(max=1).nan_to_num()         # a text with NaN fails alone

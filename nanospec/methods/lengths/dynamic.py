@@ -47,7 +47,7 @@ class DynamicDrafter(ModelDrafter):
     it.
     """
 
-    fixed, per_row = False, ("reader", "of")
+    fixed, learns, per_row = False, "length", ("reader", "of")
 
     def __init__(self, draft: Any, when: StoppingRule, gamma: int = 8):
         super().__init__(draft, gamma)
@@ -98,9 +98,9 @@ class DynamicDrafter(ModelDrafter):
         return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_rows, steps)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Every text's rule learns how many of its draft tokens were accepted."""
-        super().commit(draft, path, count, p_target, hidden)
+        super().commit(draft, path, count, p_target, hidden, logits)
         betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])
         betas = betas.nan_to_num()                  # a text with NaN fails alone
         numbers = torch.cat([count[:, None], betas], 1).tolist()                            # waits

@@ -52,7 +52,7 @@ class StringDrafter(CopyingDrafter):
     whether the text has ended.
     """
 
-    per_row = ("kept",)
+    needs_draft_model, per_row = True, ("kept",)
 
     def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any,
                  gamma: int = 4):

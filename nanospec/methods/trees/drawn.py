@@ -54,7 +54,7 @@ class TreeDrafter(TreeOfModel):
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more after the first of them.
     """
 
-    sized_by = "topology"
+    takes = "shape"
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
         check_ids("a topology", topology)

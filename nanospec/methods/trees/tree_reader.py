@@ -98,6 +98,6 @@ class TreeOfModel(Drafter):
         self.reader.read(text, rows, hidden)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Tell the reader, which may keep hidden states of what was accepted."""
         self.reader.commit(path, count, hidden)
