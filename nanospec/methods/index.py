@@ -16,6 +16,7 @@ from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.copies.token_recycling import TokenRecycling
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.by_survival import BySurvival
@@ -79,6 +80,7 @@ DRAFTERS: dict[str, Entry] = {
     "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(
         o.gamma, tree=True, remember=o.remember)),
     "lookahead": Entry(Lookahead, lambda draft, o: Lookahead()),
+    "recycling": Entry(TokenRecycling, lambda draft, o: TokenRecycling(o.topology)),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
 }

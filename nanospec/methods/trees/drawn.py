@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma, check_ids
+from nanospec.methods.trees.shapes import check_topology
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.tree_reader import TreeOfModel, tree_reader_of
 from nanospec.text import Text
@@ -57,14 +57,8 @@ class TreeDrafter(TreeOfModel):
     takes = "shape"
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
-        check_ids("a topology", topology)
-        self.most = check_gamma(len(topology) - 1, "the rows of a topology but its root")
-        self.independent = independent
-        if topology[0] != -1 or any(not 0 <= parent < row
-                                    for row, parent in enumerate(topology[1:], 1)):
-            raise RequestError("a topology has -1 for its root and an earlier row for every "
-                               f"other, got {topology}")
-        self.topology = in_drawing_order(topology)
+        self.topology = in_drawing_order(check_topology(topology))
+        self.most, self.independent = len(topology) - 1, independent
         self.ancestors = [[0]]                          # of every row, from the root down to itself
         for row, parent in enumerate(self.topology[1:], 1):
             self.ancestors.append([*self.ancestors[parent], row])
