@@ -6,6 +6,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.copies.hybrid import Hybrid
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
@@ -70,7 +71,7 @@ def test_it_learns_from_what_the_target_says_of_a_copy_and_turns_to_the_chain():
     assert n == 6 and copy and drafter.acceptance.judged[3].item() == pytest.approx(0.98 * 4 + min(judged, 3))
     said = sum(p_target[0, k, copy[k]].item() for k in range(min(judged, 3)))
     assert drafter.acceptance.accepted[3].item() == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
-    drafter.acceptance.accepted = torch.zeros(6)
+    drafter.acceptance = Acceptance(torch.zeros(6))
     draft, *_ = batch.round(dice, Sampling())
     assert drafter.copied == [(0, [])] and draft.steps > 0
 
@@ -80,7 +81,7 @@ def test_what_the_chain_learns_is_of_its_own_rounds():
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
     batch.round(dice, Sampling())
     assert drafter.copied[0][1] and drafter.other.acceptance.judged == 0
-    drafter.acceptance.accepted = torch.zeros(6)
+    drafter.acceptance = Acceptance(torch.zeros(6))
     batch.round(dice, Sampling())
     assert drafter.other.acceptance.judged >= 1
 

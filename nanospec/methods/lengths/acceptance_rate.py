@@ -4,7 +4,7 @@
                                     model was as sure; where there is one class, of all
 
 Judged are the draft tokens of a round up to the first that was rejected, and that one too. The
-device keeps the sums, so that nothing has to be waited for until a share is read.
+sums stay on the device, and nothing is waited for until a share is read.
 
 With every round what is known weighs less (MEMORY). At first there is no round, so each class
 begins as if `trust` of its draft tokens had been judged. How much of that trust is `lasting`
@@ -25,19 +25,14 @@ SURENESS = 8            # classes of the probability that a draft model gives to
 class Acceptance:
     """begins (k,): what each of k classes is believed to be at first, a share from 0 to 1.
 
-    judged, accepted (k,): draft tokens, without the lasting ones. They are of the dtype and on the
-    device of `begins`.
+    judged, accepted (k,): draft tokens, without the lasting ones. share (k,), of each class. All
+    are of the dtype and on the device of `begins`.
     """
 
     def __init__(self, begins: Tensor, trust: float = 4.0, lasting: float = 1e-6):
-        self.begins, self.lasting = begins, lasting
+        self.begins, self.lasting, self.share = begins, lasting, begins
         self.judged = torch.full_like(begins, trust - lasting)
         self.accepted = self.judged * begins
-
-    @property
-    def share(self) -> Tensor:
-        """(k,), of each class."""
-        return (self.accepted + self.lasting * self.begins) / (self.judged + self.lasting)
 
     @property
     def overall(self) -> Tensor:
@@ -53,6 +48,8 @@ class Acceptance:
         self.judged, self.accepted = (
             (MEMORY * known).index_add(0, classes.flatten(), new.flatten().to(known))
             for known, new in ((self.judged, judged), (self.accepted, accepted)))
+        # Now, so that whoever reads it when the next round begins does not wait for the device.
+        self.share = (self.accepted + self.lasting * self.begins) / (self.judged + self.lasting)
 
 
 def by_sureness(device: torch.device | str = "cpu",

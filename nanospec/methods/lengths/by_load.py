@@ -76,7 +76,7 @@ class ByLoad(ModelDrafter):
     @property
     def alpha(self) -> float:
         """Accepted draft tokens, of those that were judged."""
-        return float(self.acceptance.overall)
+        return float(self.acceptance.share)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
