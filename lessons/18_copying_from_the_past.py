@@ -40,9 +40,10 @@ from nanospec.text import Text
 # Here is a text of words whose last word is "the", which occurred five times before. `PromptLookup`
 # takes the latest of these places and copies the four words after it.
 #
-# A *drafter* of the library receives the whole text with `begin`, and its `propose` returns a
-# draft. (`propose` also takes the temperature, the dice and a size, which a copier does not need.)
-# Row 0 of a draft is the last token of the text, and the draft tokens are in the rows after it.
+# A *drafter* of the library is told with `begin` that a text begins and with `read` that its prompt
+# was read; its `propose` receives the whole text and returns a draft. (It also takes the
+# temperature, the dice and a size, which a copier does not need.) Row 0 of a draft is the last
+# token of the text, and the draft tokens are in the rows after it.
 #
 # *Guess first:* which four words are copied?
 
@@ -54,7 +55,8 @@ text = Text([[names.index(word) for word in words]], 1, len(names))
 
 def drafted(drafter):
     """The words that a drafter proposes after `words`."""
-    drafter.begin(text, [0], None)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     rows = drafter.propose(text, None, None, 0).tokens[0]
     return [names[token] for token in rows[1:]]
 
@@ -222,7 +224,8 @@ def replay(drafter, ids, new):
     Each round: (the draft tokens, how many are accepted, [the target's own token]).
     """
     text = Text([ids], len(new), tokenizer.vocab_size)
-    drafter.begin(text, [0], None)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     future = new
     while future:
         rows, parents, _ = of_text(drafter.propose(text, None, None, 0), 0)

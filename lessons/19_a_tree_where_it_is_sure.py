@@ -95,7 +95,8 @@ def paths_of(draft_tokens, parents):
 
 
 text, drafter = Text([ids], 9, draft.config.vocab_size), DynamicTree(draft, 8, 2)
-drafter.begin(text, [0], None)
+drafter.begin(text)
+drafter.read(text, [0], None)
 with torch.no_grad():
     proposal = drafter.propose(text, None, None, len(ids) + 8)
 draft_tokens, parents, q_draft = of_text(proposal, 0)

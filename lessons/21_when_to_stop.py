@@ -172,7 +172,7 @@ when.begin()
 for pattern in [.95] * 8, [.6] * 8, [.9, .2, .9, .7, .4, .99, .1, .5]:
     for drafted in range(1, 9):
         classes = [min(7, int(8 * s)) for s in pattern[:drafted]]
-        chance = prod(when.accepted[i] / when.judged[i] for i in classes)
+        chance = prod(when.chances[i] for i in classes)
         ours = goes_on(chance, drafted, when.alpha, when.rate, c, v)
         assert when.goes_on(pattern[:drafted]) == ours
 

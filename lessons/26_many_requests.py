@@ -210,7 +210,8 @@ def row_1(rule, dice):
     """One round of two rows -> what row 1 has written."""
     text, drafter = Text(ids, 8, vocab_size=2), ModelDrafter(q_model, 2)
     cache, _ = prefill(p_model, text)
-    drafter.begin(text, [0, 1], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
     draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text,
                                                     Sampling(), dice, kv_length=8)
     k = int(accepted.min())

@@ -23,6 +23,7 @@ from nanospec.fast.autotune import autotune, tuning_of
 from nanospec.fast.clock import draft_seconds, step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import plain_step
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.speculate import one_round, verify
 from nanospec.text import Text, prefill
@@ -120,10 +121,11 @@ def plain_steps(ids):
 def rounds_of_many(ids, gamma):
     """Each round gives every text 1 to gamma + 1 tokens."""
     (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
-    drafter.begin(text, range(len(ids)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(ids)), None)
     kv_length = text.tokens.shape[1]                # slots of the cache to read
     for _ in range(STEPS):
-        dice.refill(drafter.uniforms + drafter.size)
+        dice.refill(drafter.uniforms + drafter.most + 1)
         yield one_round(target, cache, drafter, verify, text, Sampling(), dice, kv_length)
 
 # %% [markdown]
@@ -184,7 +186,7 @@ mean_alpha = sum(row[0] for row in gains.values()) / len(gains)
 chosen = {}
 for rows in 1, 2, 4, 8, 16, 24, 32:
     drafter = ByLoad(draft, round_takes, most=6)
-    drafter.judged, drafter.accepted, drafter.gamma = 1e6, 1e6 * mean_alpha, 0
+    drafter.acceptance, drafter.gamma = Acceptance(torch.tensor([mean_alpha])), 0
     chosen[rows] = drafter.best(rows)
 print(f"\nalpha {mean_alpha:.2f}")
 table(["texts", *chosen], [["gamma", *chosen.values()]])
@@ -215,7 +217,7 @@ quiet.tell("for 32 texts gamma 1 gains more than gamma 4, for one text less")
 # ## Change this and run again
 #
 # 1. Write 64 in place of 32 in `counts`. Does gamma 1 still gain?
-# 2. Write `drafter.accepted` as `0.95 * drafter.judged` for a better draft model. Which gammas
+# 2. Write 0.95 in place of `mean_alpha`, in `Acceptance`, for a better draft model. Which gammas
 #    change?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

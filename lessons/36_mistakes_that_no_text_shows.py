@@ -89,7 +89,8 @@ def token_by_token(reader):
     whole, gap = whole_text(tokens, 3), 0.0
     for length in range(2, 10):
         text = Text(tokens[:, :length].tolist(), 8, 3)
-        reader.begin(text, [0], prefill(small, text, layers=model.layers)[1])
+        reader.begin(text)
+        reader.read(text, [0], prefill(small, text, layers=model.layers)[1])
         found = reader.start(text, reader.lag, 0)
         for k in range(3):
             gap = max(gap, (found[0, 0].softmax(-1) - whole[k, 0, length - 1]).abs().max().item())
@@ -176,7 +177,8 @@ def predictions_left(lag):
     written = tokens_of(speculate(small, drafter, [0, 1], 40, seed=1))
     text = Text([[0, 1] + written], 5, 3)
     fresh, (_, hidden) = layer.reader(4), prefill(small, text, layers=layer.layers)
-    fresh.begin(text, [0], hidden)
+    fresh.begin(text)
+    fresh.read(text, [0], hidden)
     known = 2 + len(written) - 10                       # the last round is not read again yet
     keys = [reader.cache.k[0][0, :known].flatten(1) for reader in (drafter.reader, fresh)]
     differ = (keys[0] - keys[1]).norm(dim=1) > 0.01 * keys[1].norm(dim=1)

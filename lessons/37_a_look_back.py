@@ -267,7 +267,8 @@ step = step_seconds(target)
 text = Text([held[0, :200].tolist()], 56, V)
 reader = model.reader(4)
 with torch.inference_mode():
-    reader.begin(text, [0], prefill(target, text, layers=model.layers)[1])
+    reader.begin(text)
+    reader.read(text, [0], prefill(target, text, layers=model.layers)[1])
     some = text.last(1)
     seconds = {"the first": median_seconds(lambda: reader.start(text, 2, 200), target.device),
                "each other": median_seconds(lambda: reader.step(some, 200), target.device)}

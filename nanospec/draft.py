@@ -41,7 +41,12 @@ class Draft:
     def parents(self) -> Tensor:
         """(B, n): the row that each row follows; -1 for row 0 and for rows that a text lacks."""
         above = torch.arange(-1, self.tokens.shape[1] - 1, device=self.tokens.device)
-        return torch.where(self.q_draft.sum(-1) > 0, above, -1)
+        return torch.where(self.exist, above, -1)
+
+    @property
+    def exist(self) -> Tensor:
+        """(B, n) bool: which rows a text has but row 0, which every text has."""
+        return self.q_draft.sum(-1) > 0
 
     def placing(self, cache: Cache, kv_length: int) -> dict[str, Tensor]:
         """What the target's call has to know of the rows' places: of a chain, nothing.
@@ -62,12 +67,6 @@ class Draft:
     def keep(self, cache: Cache, path: Tensor) -> None:
         """Bring the accepted rows to the slots from the cache's length on. A chain's are there."""
 
-    @staticmethod
-    def nothing(text: Text) -> "Draft":
-        """Row 0 alone: the round is a step of plain decoding."""
-        last = text.last(1)
-        return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
-
 
 Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 """(draft, p_target (B, n, V), dice) -> accepted (B,), the last row accepted, 0 for none, and token
@@ -77,13 +76,14 @@ Rule = Callable[[Draft, Tensor, Dice], tuple[Tensor, Tensor]]
 class Drafter(Protocol):
     """What proposes. It may keep anything from round to round, for each text, but no random number.
 
-    size: the most rows of a draft, row 0 among them.
+    most: how many tokens it drafts at most; the target's call has most + 1 rows.
     layers: the target's layers whose hidden states it reads; () for none.
     rule: what verifies its drafts where nothing else is asked for; None: `verify` of speculate.py.
     fixed: every draft has the same shape, so that a round can be compiled.
+    What else it may say of itself: methods/index.py, and serving/rows.py.
     """
 
-    size: int
+    most: int
     layers: Sequence[int] = ()
     rule: Rule | None = None
     fixed: bool = False
@@ -91,15 +91,19 @@ class Drafter(Protocol):
     @property
     def uniforms(self) -> int:
         """The most uniforms that a proposal takes, for each text."""
-        return self.size - 1
+        return self.most
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def begin(self, text: Text) -> None:
+        """A new batch: forget the one before. RequestError for a vocabulary that is not its own."""
+        return          # a subclass with nothing to do here may leave it out
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """These texts of the batch are new; their prompts were read, but for the last token.
 
         hidden: (len(rows), T, len(layers), C), the target's hidden states of every token it read.
         Raises RequestError where it cannot draft for this text.
         """
-        return          # a subclass with nothing to do here may leave it out
+        return
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -107,15 +111,14 @@ class Drafter(Protocol):
 
         text: what is committed; it may even have shrunk since the last round.
         sampling: logits (B, ..., V) -> probabilities. kv_length: slots of a cache to read, at least
-        length + size - 1 of every text. (With fewer a draft token would not attend to itself. This
-        is not checked, since that would wait for the device.)
+        length + most of every text. (Nobody checks that, since it would wait for the device.)
         lag: the most trailing tokens that its cache may lack, if other rounds left more.
         """
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """How the round ended. path (B, n), count (B,): the accepted rows, as Draft.path says.
 
-        p_target (B, n, V) and hidden (B, n, len(layers), C): the target's, of every row.
+        p_target and logits (B, n, V), hidden (B, n, len(layers), C): the target's, of every row.
         """
         return

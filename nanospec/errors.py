@@ -49,8 +49,8 @@ def check_numbers(kind: type, **named: Any) -> None:
     """RequestError unless each of these is a number: Integral, a whole one, or Real."""
     for name, value in named.items():
         if not isinstance(value, kind) or isinstance(value, bool):
-            whole = "whole " if kind is Integral else ""
-            raise RequestError(f"{name} must be a {whole}number, got {one_line(repr(value))}")
+            raise RequestError(f"{name} must be a {'whole ' * (kind is Integral)}number, got "
+                               f"{one_line(repr(value))}")
 
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
@@ -84,9 +84,9 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
 
 
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
-                  top_k: int | None, top_p: float | None, seed: int, rows: int = 1,
+                  top_k: int | None, top_p: float | None, seed: int, most: int = 0,
                   stop: Collection[int] = (), others: Collection[str] = ()) -> None:
-    """RequestError unless `model` can answer this request with drafts of at most `rows` rows."""
+    """RequestError unless `model` can answer it, with at most `most` draft tokens a round."""
     check_known(others)
     check_model("the target", model)
     check_ids("the prompt", ids)
@@ -104,8 +104,8 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     if len(ids) + max_new_tokens > context:
         raise RequestError(f"{len(ids)} prompt tokens and {max_new_tokens} new ones exceed the "
                            f"context of {context}")
-    if rows > context:
-        raise RequestError(f"a draft of up to {rows - 1} tokens exceeds the context of {context}")
+    if most >= context:
+        raise RequestError(f"a draft of up to {most} tokens exceeds the context of {context}")
 
 
 def check_seed(seed: int) -> int:
@@ -124,11 +124,11 @@ def check_known(others: Collection[str]) -> None:
 
 
 def check_gamma(gamma: int, what: str) -> int:
-    """The rows of a draft of gamma tokens. RequestError if there are none, or too many."""
+    """gamma, the draft tokens of a round. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
     if not 1 <= gamma < MOST_ROWS:
         raise RequestError(f"{what} must be at least 1 and at most {MOST_ROWS - 1}, got {gamma}")
-    return gamma + 1
+    return gamma
 
 
 def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
@@ -137,7 +137,7 @@ def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
     states it reads must be the target's. The others: None, or what can judge, decide and compile.
     """
     check_model("the target", model)
-    check_has("the drafter", drafter, "a drafter", "propose", "size", "layers")
+    check_has("the drafter", drafter, "a drafter", "propose", "most", "layers")
     for what, thing in ("the rule", rule), ("the compiler", compiler):
         if thing is not None:
             check_has(what, thing, "a function", "__call__")

@@ -21,16 +21,17 @@ class GPTReader:
 
     layers: Sequence[int] = ()
     lag = 2
-    text: Text | None = None
 
     def __init__(self, model: LanguageModel):
         self.model = model
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts of new requests. A text that it does not know yet gets a new cache."""
+    def begin(self, text: Text) -> None:
+        """A batch begins: a new cache for it."""
         check_vocabulary(self.model, text.vocab_size)
-        if text is not self.text:
-            self.text, self.cache = text, self.model.new_cache(*text.tokens.shape)
+        self.cache = self.model.new_cache(*text.tokens.shape)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Read the prompts of new requests."""
         prefill(self.model, text, cache=self.cache, rows=rows)
 
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:

@@ -58,30 +58,33 @@ class ModelDrafter(Drafter):
     fixed = True
 
     def __init__(self, draft: Any, gamma: int = 4):
-        self.size = check_gamma(gamma, "gamma")         # rows: gamma + 1
-        self.draft, self.gamma, self.reader = draft, gamma, reader_of(draft, gamma)
+        self.most = self.gamma = check_gamma(gamma, "gamma")
+        self.draft, self.reader = draft, reader_of(draft, gamma)
         self.layers = self.reader.layers
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def begin(self, text: Text) -> None:
+        """Make room for these texts."""
+        self.reader.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts."""
-        self.reader.begin(text, rows, hidden)
+        self.reader.read(text, rows, hidden)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """gamma draft tokens for every text, and the distribution that each was drawn from."""
         tokens, q_draft = [text.last(1)[:, 0]], []
+        logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)      # (B, 1, V)
         for _ in range(self.gamma):
             if q_draft:
-                logits = self.reader.step(tokens[-1][:, None], kv_length)       # (B, 1, V)
-            else:
-                logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)
+                logits = self.reader.step(tokens[-1][:, None], kv_length)
             q_draft.append(sampling(logits[:, 0]))
             tokens.append(dice.pick(q_draft[-1]))
         row_0 = torch.zeros_like(q_draft[0])
         return Draft(torch.stack(tokens, 1), torch.stack([row_0, *q_draft], 1), self.gamma)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Tell the reader, which may keep hidden states of what was accepted."""
         self.reader.commit(path, count, hidden)
 
@@ -91,9 +94,8 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
               lag: int = 0) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
     """Draft, verify in one call of the target, commit: for B texts, and branch-free.
 
-    cache: the target's. kv_length: slots to read, a plain int, at least length + drafter.size - 1
-    of every text. lag: as in Drafter.propose. Returns the draft, p_target (B, n, V), path (B, n)
-    and count (B,), the accepted rows, and token (B,), which follows the last of them.
+    cache: the target's. kv_length, lag: as in Drafter.propose. Returns the draft, p_target (B, n,
+    V), path (B, n) and count (B,), the accepted rows, and token (B,), which follows the last one.
     """
     draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
     cache.length = text.length - 1          # forget what the last round rejected
@@ -106,7 +108,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     draft.keep(cache, path)
     written = torch.cat([draft.tokens.gather(1, path)[:, 1:], token[:, None]], 1)
     text.commit(written.scatter_(1, count[:, None], token[:, None]), count + 1)  # token ends it
-    drafter.commit(draft, path, count, p_target, hidden)
+    drafter.commit(draft, path, count, p_target, hidden, logits)
     return draft, p_target, path, count, token
 
 
@@ -132,15 +134,13 @@ class Round:
         LogitsError if a probability is not a number.
         """
         finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
-        numbers = torch.cat([draft.tokens[0], draft.parents[0], path[0], count[:1], token[:1],
-                             finite[None]]).tolist()
-        *rows, accepted, next_token, is_finite = numbers
+        *rows, accepted, last, is_finite = torch.cat([draft.tokens[0], draft.parents[0], path[0],
+                                                      count[:1], token[:1], finite[None]]).tolist()
         check_finite(0.0 if is_finite else float("nan"))
         n = draft.tokens.shape[1]
         tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]
-        written = [tokens[row] for row in way] + [next_token]
-        return cls(tokens, parents, way, next_token, written, p_target[0], draft.q_draft[0],
-                   draft.steps)
+        written = [tokens[row] for row in way] + [last]
+        return cls(tokens, parents, way, last, written, p_target[0], draft.q_draft[0], draft.steps)
 
     @property
     def rejected(self) -> list[int]:
@@ -162,8 +162,8 @@ def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_t
     """
     left = max_new_tokens
     while left:
-        dice.refill(drafter.uniforms + drafter.size)    # for the rule: coins, and one pick
-        done = Round.read(*run(length + drafter.size - 1))
+        dice.refill(drafter.uniforms + drafter.most + 1)    # for the rule: coins, and one pick
+        done = Round.read(*run(length + drafter.most))
         length += len(done.emitted)
         emitted, stopped = until(done.emitted, stop)
         done.emitted = emitted[:left]
@@ -186,14 +186,14 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.size, stop,
+    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.most, stop,
                   others)
-    text = Text([ids], max_new_tokens + drafter.size, target.config.vocab_size, target.device)
-    sampling = Sampling(temperature, top_k, top_p)
+    text = Text([ids], max_new_tokens + drafter.most + 1, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, hidden = prefill(target, text, drafter.layers)
-    drafter.begin(text, [0], hidden)
-    rule = rule or drafter.rule or verify
-    run = partial(one_round, target, cache, drafter, rule, text, sampling, dice)
+    drafter.begin(text)
+    drafter.read(text, [0], hidden)
+    run = partial(one_round, target, cache, drafter, rule or drafter.rule or verify, text,
+                  Sampling(temperature, top_k, top_p), dice)
     run = compiler(run, text, dice) if compiler else run
     yield from repeated(run, drafter, dice, len(ids), max_new_tokens, stop)

@@ -57,8 +57,7 @@ def prefill(model: LanguageModel, text: Text, layers: Sequence[int] = (),
     """
     rows = list(range(len(text.tokens))) if rows is None else list(rows)
     width = int(text.length[rows].max()) - 1
-    new = cache is None
-    cache = model.new_cache(*text.tokens.shape) if cache is None else cache
+    new, cache = cache is None, cache or model.new_cache(*text.tokens.shape)
     if not width:
         empty = torch.empty(len(rows), 0, len(layers), model.config.channels, dtype=model.dtype,
                             device=model.device)

@@ -21,7 +21,8 @@ from rich.console import Console
 from nanospec.cli import options
 from nanospec.cli.chosen import keeping, tuned
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.method_options import TURNS, chosen_drafters, options_of, read_pair
+from nanospec.cli.method_options import (TURNS, check_remember, chosen_drafters, options_of,
+                                         read_pair)
 from nanospec.cli.quantities import RUN, answer_of
 from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
@@ -30,8 +31,8 @@ from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.clock import clocked
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.index import (DRAFTERS, GAMMA, RULES, check_remember, method_of,
-                                    most_drafted)
+from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
+from nanospec.methods.settings import GAMMA
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import Round, tokens_of
 
@@ -70,7 +71,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
                         help="tokens of the whole conversation; default: what the model can read, "
                         f"at most {CONTEXT}")
     asked = parser.parse_args(argv)
-    if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].sized_by != "gamma":
+    if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].takes != "gamma":
         raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
     check_remember([asked.drafter] if asked.drafter else [], asked.remember)
     return asked

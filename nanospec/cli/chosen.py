@@ -10,8 +10,8 @@ import torch
 
 from nanospec.cli import options
 from nanospec.cli.bench.markdown import machine
-from nanospec.cli.method_options import (Keep, chosen_drafters, options_of, read_pair, takes_shape,
-                                         topology_of)
+from nanospec.cli.method_options import (Keep, check_fixed, chosen_drafters, options_of, read_pair,
+                                         takes_shape, topology_of)
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
                                     fastest, name_of, set_up, setups_of, tuning_of)
@@ -20,7 +20,7 @@ from nanospec.fast.int8 import can_quantise
 from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
-from nanospec.methods.index import DRAFTERS, Method, check_fixed, method_of, most_drafted
+from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
 PROMPT = '''class Point:
     def __init__(self, x, y):
@@ -33,8 +33,8 @@ DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "s
             "compile": False, "measure": False, **options.SAMPLING}
 WORDS = {"prompt": "the beginning of a class",
          "drafter": "chain, or suffix where there is no draft model"}
-SIZES = {"gamma": "--gamma, not --shape", "topology": "--shape, not --gamma",
-         "itself": "neither --gamma nor --shape"}
+SIZES = {"gamma": "--gamma, not --shape", "shape": "--shape, not --gamma",
+         "": "neither --gamma nor --shape"}
 
 
 def settled(asked: Namespace) -> Namespace:
@@ -52,11 +52,11 @@ def settled(asked: Namespace) -> Namespace:
 
 def check(asked: Namespace) -> None:
     if asked.compile:
-        check_fixed([asked.drafter], [asked.rule], "--compile")
-    sized_by = DRAFTERS[asked.drafter].sized_by
+        check_fixed([asked.drafter], [asked.rule])
+    takes = DRAFTERS[asked.drafter].takes
     wrong = asked.shape and (asked.gamma or not takes_shape(asked.drafter, asked.shape))
-    if asked.gamma and sized_by != "gamma" or wrong:
-        raise RequestError(f"--drafter {asked.drafter} takes {SIZES[sized_by]}")
+    if asked.gamma and takes != "gamma" or wrong:
+        raise RequestError(f"--drafter {asked.drafter} takes {SIZES[takes]}")
 
 
 def keeping(pair: Pair, asked: Namespace) -> Keep:
@@ -125,7 +125,7 @@ class Chosen:
             "max_new_tokens": asked.max_new_tokens or new, "seed": asked.seed,
             "stop": self.tokenizer.ends}
         self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft, gamma)
-        check_request(self.target, self.ids, **self.request, rows=self.method().gamma + 1)
+        check_request(self.target, self.ids, **self.request, most=self.method().gamma)
         keep = keeping(pair, asked)
         if asked.compile:
             self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads, True)

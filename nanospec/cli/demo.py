@@ -33,14 +33,15 @@ from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
 from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
 from nanospec.errors import RequestError
+from nanospec.fast.announce import printable
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.fast.int8 import LARGEST
 from nanospec.files.paths import write_atomically, write_json
 from nanospec.generate import generate
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.index import GAMMA, RULES
-from nanospec.fast.announce import printable
+from nanospec.methods.index import RULES
+from nanospec.methods.settings import GAMMA
 from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens
 

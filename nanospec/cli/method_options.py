@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from nanospec.cli.bench.measure import measure_costs
@@ -11,7 +12,8 @@ from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, draft_of, load_pair
 from nanospec.files.earlier import digest_of
 from nanospec.files.sources import Source
-from nanospec.methods.index import DRAFTERS, GAMMA, WITHOUT_DRAFT
+from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT, is_fixed
+from nanospec.methods.settings import GAMMA
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.shapes import Topology, best_size, shape
@@ -37,13 +39,31 @@ def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str],
     if "all" in names:
         return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
     for name in names:
-        if DRAFTERS[name].needs_draft and not has_draft:
+        if DRAFTERS[name].needs_draft_model and not has_draft:
             raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
                                f"this target: {', '.join(WITHOUT_DRAFT)} need none")
     if not names and not has_draft:
         note(f"{source.path.name} comes without a draft model: {option} suffix, which copies from "
              "the text")
     return list(names) or [usual if has_draft else "suffix"]
+
+
+def check_fixed(drafters: Iterable[str], rules: Iterable[str]) -> None:
+    """RequestError unless all rounds can be compiled."""
+    for drafter, rule in product(drafters, rules):
+        if not is_fixed(drafter, rule):
+            names = ", ".join(name for name, entry in DRAFTERS.items() if entry.kind.fixed)
+            raise RequestError(f"--compile is for rounds without a branch: drafters {names}, by "
+                               f"rule token; a chain by rule block, too; not for {drafter} by rule "
+                               f"{rule}")
+
+
+def check_remember(drafters: Iterable[str], remember: int) -> None:
+    """RequestError if one that is to remember copies from no earlier request."""
+    others = [name for name in drafters if name not in REMEMBERING]
+    if remember and others:
+        raise RequestError("--remember is for drafters that copy from earlier requests: "
+                           f"{', '.join(REMEMBERING)}; not for {others[0]}")
 
 
 def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
@@ -61,7 +81,7 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     """The options of `method_of` besides gamma: those given, and for drafters of these names what
     is missing.
 
-    The best tree is measured at once, if one of them drafts a tree of a given shape; costs when a
+    The best tree is measured at once, if one of them drafts one with a draft model; costs when a
     drafter asks for them, of calls on up to `most` draft tokens, in so many turns. keep: where
     earlier measurements may be used.
     """
@@ -78,7 +98,9 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
         c, v = keep("costs", find_costs, most=most, context=longest, **sampling)
         return c, dict(v)
 
-    if "topology" not in given and any(DRAFTERS[name].sized_by == "topology" for name in drafters):
+    trees = [name for name in drafters
+             if DRAFTERS[name].takes == "shape" and DRAFTERS[name].needs_draft_model]
+    if trees and "topology" not in given:
         find_tree = partial(best_topology, target, draft, prompts, **sampling)
         given = given | {"topology": keep("tree", find_tree, prompts=digest_of("", prompts),
                                           **sampling)}
@@ -89,7 +111,7 @@ def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
     """Whether a drafter of this name drafts trees of such a shape: one that is given, or grown."""
     grown = any(isinstance(branch, dict) for branch in branches)
     entry = DRAFTERS[drafter]
-    return entry.kind is DynamicTree if grown else entry.sized_by == "topology"
+    return entry.kind is DynamicTree if grown else entry.takes == "shape"
 
 
 def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
@@ -106,10 +128,10 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
         grown = isinstance(topology, dict)
         check_gamma(topology["count"] if grown else len(topology) - 1, "--shape")
         return {"grown" if grown else "topology": topology}
-    level = rows = 1
+    level, tokens = 1, 0
     for branch in counts:
         level *= branch
-        rows = check_gamma(rows + level - 1, "--shape")
+        tokens = check_gamma(tokens + level, "--shape")
     return {"topology": shape(*counts)} if counts else {}
 
 

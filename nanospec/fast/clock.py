@@ -113,7 +113,8 @@ def draft_seconds(draft: GPT | Learned | None, context: int = 256, rows: int = 1
     dice = Dice(range(rows), draft.device)
     hidden = torch.zeros(rows, context - 1, len(draft.layers), draft.channels, dtype=draft.dtype,
                          device=draft.device)
-    drafter.begin(text, range(rows), hidden)
+    drafter.begin(text)
+    drafter.read(text, range(rows), hidden)
     step = partial(drafter.propose, text, Sampling(**settings), dice)
     return _repeated(step, text, dice, gamma, context + gamma, repeats, warm_up, compiler) / gamma
 

@@ -1,22 +1,22 @@
-"""The index of the rooms: every drafter and every rule that the commands know by name.
+"""The index of the rooms: every drafter and every rule, by name.
 
 Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
 here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 from nanospec.cache import LanguageModel
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import RequestError, check_gamma, one_line
+from nanospec.errors import RequestError
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
+from nanospec.methods.copies.token_recycling import TokenRecycling
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.by_survival import BySurvival
@@ -24,74 +24,32 @@ from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic
 from nanospec.methods.rules.block import verify_block
 from nanospec.methods.rules.traversal import verify_traversal
+from nanospec.methods.settings import GAMMA, Options
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import ModelDrafter, Round, speculate
-from nanospec.theory import check_formula
-
-GAMMA = 8                       # draft tokens a round, where neither the user nor a formula decides
-StepCosts = tuple[float, Mapping[int, float]]           # c, and v(m) of each m
 
 
-@dataclass
-class Options:
-    """What the user may choose.
+class Entry:
+    """A drafter's class, how one is made of a draft model, and what the class says of itself.
 
-    gamma: the most draft tokens a round. topology: the shape of a tree. grown: count, width and
-    depth of one that is grown, as DynamicTree takes them, where gamma alone does not say it. costs:
-    c, and v(m) for every m from 2 to gamma + 1, or a function that measures them when a drafter
-    asks; None: those of a plausible machine.
-    remember: how many tokens of earlier requests a drafter that copies keeps.
+    takes: what says how much it drafts: "gamma", a "shape", or "", where it alone does.
+    needs_draft_model: whether it is made with one.
+    learns: what of a draft depends on earlier rounds: its "length", its "tokens", or "", nothing.
+    looks_around: whether a draft's length depends on the other texts of the batch.
+    remembers: whether it copies from earlier requests, too.
+    What it does not say is as of a chain of gamma draft tokens.
     """
 
-    gamma: int = GAMMA
-    topology: Sequence[int] = tuple(shape(2, 1, 1))
-    grown: Mapping[str, int] = field(default_factory=dict)
-    costs: StepCosts | Callable[[], StepCosts] | None = None
-    remember: int = 0
-
-    def measured(self) -> tuple[float, dict[int, float]]:
-        """c, and v(m) of every call that a draft of gamma tokens may lead to."""
-        calls = range(2, check_gamma(self.gamma, "gamma") + 1)
-        costs = self.costs() if callable(self.costs) else self.costs
-        if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2
-                                      and isinstance(costs[1], Mapping)):
-            raise RequestError(f"costs are c and v(m) for every m, got {one_line(repr(costs))}")
-        c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
-        if any(m not in v for m in calls):
-            raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, "
-                               f"got {sorted(v)}")
-        return c, {m: v[m] for m in calls}
-
-    def seconds(self) -> Callable[[int, int], float]:
-        """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
-        c, v = self.measured()
-        check_formula(c=c)
-        return partial(steps_of_round, c, v)
-
-
-def steps_of_round(c: float, v: Mapping[int, float], rows: int, gamma: int) -> float:
-    return gamma * c + (v[gamma + 1] if gamma else 1.0)
-
-
-class Entry(NamedTuple):
-    """A drafter's class, which knows the facts (`fixed`, `sized_by`), and how one is made of a
-    draft model.
-
-    needs_draft: False for one that is made without a draft model.
-    """
-
-    kind: Any
-    make: Callable[[Any, Options], Drafter]
-    needs_draft: bool = True
-
-    @property
-    def sized_by(self) -> str:
-        """What says how many tokens it drafts: "gamma", a "topology", or "itself" alone."""
-        return getattr(self.kind, "sized_by", "gamma")
+    def __init__(self, kind: Any, make: Callable[[Any, Options], Drafter]):
+        self.kind, self.make = kind, make
+        self.takes: str = getattr(kind, "takes", "gamma")
+        self.needs_draft_model: bool = getattr(kind, "needs_draft_model", True)
+        self.learns: str = getattr(kind, "learns", "")
+        self.looks_around: bool = getattr(kind, "looks_around", False)
+        self.remembers: bool = getattr(kind, "remembers", False)
 
 
 def _dynamic(rule: Callable[[Options], Any]) -> Entry:
@@ -117,42 +75,27 @@ DRAFTERS: dict[str, Entry] = {
     "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
     "dynamic-tree": Entry(
         DynamicTree, lambda draft, o: DynamicTree(draft, **{"count": o.gamma, **o.grown})),
-    "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma), needs_draft=False),
-    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember),
-                    needs_draft=False),
+    "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma)),
+    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember)),
     "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(
-        o.gamma, tree=True, remember=o.remember), needs_draft=False),
-    "lookahead": Entry(Lookahead, lambda draft, o: Lookahead(), needs_draft=False),
+        o.gamma, tree=True, remember=o.remember)),
+    "lookahead": Entry(Lookahead, lambda draft, o: Lookahead()),
+    "recycling": Entry(TokenRecycling, lambda draft, o: TokenRecycling(o.topology)),
     "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
 }
-WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft]
-REMEMBERING = [name for name, entry in DRAFTERS.items()
-               if "memory" in getattr(entry.kind, "per_row", ())]
+WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft_model]
+REMEMBERING = [name for name, entry in DRAFTERS.items() if entry.remembers]
 RULES: dict[str, Rule | None] = {"token": None, "block": verify_block,
                                  "traversal": verify_traversal}
 """None: the drafter's own, which judges token by token."""
 
 
-def check_fixed(drafters: Iterable[str], rules: Iterable[str], option: str) -> None:
-    """RequestError unless all rounds have the same operations and shapes, to be compiled."""
-    for drafter, rule in product(drafters, rules):
-        entry = DRAFTERS[drafter]
-        # Of a tree it is traversal.
-        branches = rule == "traversal" or rule == "block" and drafter != "chain"
-        if branches or not entry.kind.fixed:
-            names = ", ".join(name for name, entry in DRAFTERS.items() if entry.kind.fixed)
-            raise RequestError(f"{option} is for rounds without a branch: drafters {names}, by "
-                               f"rule token; a chain by rule block, too; not for {drafter} by rule "
-                               f"{rule}")
-
-
-def check_remember(drafters: Iterable[str], remember: int) -> None:
-    """RequestError if one that is to remember copies from no earlier request."""
-    others = [name for name in drafters if name not in REMEMBERING]
-    if remember and others:
-        raise RequestError("--remember is for drafters that copy from earlier requests: "
-                           f"{', '.join(REMEMBERING)}; not for {others[0]}")
+def is_fixed(drafter: str, rule: str) -> bool:
+    """Whether all rounds have the same operations and shapes, so that they can be compiled."""
+    kind, judge = DRAFTERS[drafter].kind, RULES[rule]
+    chain = kind.rule is None
+    return kind.fixed and (judge is None or chain and getattr(judge, "fixed_for_chains", False))
 
 
 def most_drafted(drafter: str, draft: Any, most: int = GAMMA) -> int:
@@ -193,4 +136,4 @@ def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: s
         used = make()
         return speculate(target_for(target, used), used, ids, **{"rule": RULES[rule]} | request)
 
-    return Method(drafter, rule, make().size - 1, make, run)
+    return Method(drafter, rule, make().most, make, run)

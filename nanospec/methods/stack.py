@@ -36,7 +36,7 @@ from nanospec.text import Text, prefill
 class Stack(Drafter):
     """gamma draft tokens of `middle`, a GPT, for which `lowest` drafts.
 
-    inner: the text as the middle model goes on with it. read (B,): how many of its tokens are in
+    inner: the text as the middle model goes on with it. known (B,): how many of its tokens are in
     the middle model's cache. RequestError if `lowest` reads hidden states: it would need the middle
     model's.
 
@@ -45,48 +45,49 @@ class Stack(Drafter):
     has missed; and once more there if `lowest` copies, for it reads the text.
     """
 
-    per_row = ("inner", "cache", "read", "lowest")
-    text: Any = None                        # a Text, once there is one
+    per_row = ("inner", "cache", "known", "lowest")
 
     def __init__(self, middle: Any, lowest: Drafter, gamma: int = 4):
-        check_has("the drafter below it", lowest, "a drafter", "propose", "size", "layers")
+        check_has("the drafter below it", lowest, "a drafter", "propose", "most", "layers")
         if lowest.layers or isinstance(middle, type) or not hasattr(middle, "new_cache"):
             raise RequestError("in a stack the middle model is a GPT, and the drafter below it "
                                "reads tokens alone")
-        self.middle, self.lowest, self.size = middle, lowest, check_gamma(gamma, "gamma")
+        self.middle, self.lowest, self.most = middle, lowest, check_gamma(gamma, "gamma")
 
     @property
     def uniforms(self) -> int:
         """A round of the middle model writes a token or more: there are gamma at most."""
-        return (self.size - 1) * (self.lowest.uniforms + self.lowest.size)
+        return self.most * (self.lowest.uniforms + self.lowest.most + 1)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Both levels read the prompts."""
+    def begin(self, text: Text) -> None:
+        """Make room on both levels."""
         check_vocabulary(self.middle, text.vocab_size)
+        B, N = text.tokens.shape
+        # A text may have to wait for a slower one, and goes on.
+        room = self.most * (self.lowest.most + 1)
+        self.inner = Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
+        self.cache = self.middle.new_cache(*self.inner.tokens.shape)
+        self.known = torch.zeros_like(text.length)
+        self.lowest.begin(self.inner)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Both levels read the prompts."""
         rows = list(rows)
-        if text is not self.text:
-            B, N = text.tokens.shape
-            # A text may have to wait for a slower one, and goes on.
-            room = (self.size - 1) * self.lowest.size
-            self.text = text
-            self.inner = Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
-            self.cache = self.middle.new_cache(*self.inner.tokens.shape)
-            self.read = torch.zeros_like(text.length)
         self._take(text, rows)
         prefill(self.middle, self.inner, cache=self.cache, rows=rows)
-        self.read[rows] = text.length[rows] - 1
-        self.lowest.begin(self.inner, rows, None)
+        self.known[rows] = text.length[rows] - 1
+        self.lowest.read(self.inner, rows, None)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """Rounds of the middle model, until every text has gamma tokens."""
         begun = length = self._catch_up(text, kv_length)
-        gamma, first, rounds = self.size - 1, text.length.clone(), 0
+        gamma, first, rounds = self.most, text.length.clone(), 0
         # A whole path of its own may be new, and a token that the target wrote.
-        lag = self.lowest.size + 1
+        lag = self.lowest.most + 2
         q_draft: Any = None
         while min(now - before for now, before in zip(length, begun)) < gamma:
-            room = max(length) + self.lowest.size - 1
+            room = max(length) + self.lowest.most
             _, p_middle, path, count, _ = one_round(
                 self.middle, self.cache, self.lowest, self.lowest.rule or verify, self.inner,
                 sampling, dice, room, lag)
@@ -97,12 +98,12 @@ class Stack(Drafter):
             place = torch.where(j <= count[:, None], done[:, None] + j, gamma).clamp(max=gamma) + 1
             written = p_middle.gather(1, path[:, :, None].expand_as(p_middle))
             if q_draft is None:
-                q_draft = written.new_zeros(len(written), self.size + 1, text.vocab_size)
+                q_draft = written.new_zeros(len(written), self.most + 2, text.vocab_size)
             q_draft.scatter_(1, place[:, :, None].expand_as(written), written)
             rounds, length = rounds + 1, self.inner.length.tolist()                         # waits
-        self.read = self.inner.length - 1
-        places = first[:, None] - 1 + torch.arange(self.size, device=first.device)
-        return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.size], steps=rounds)
+        self.known = self.inner.length - 1
+        places = first[:, None] - 1 + torch.arange(self.most + 1, device=first.device)
+        return Draft(self.inner.tokens.gather(1, places), q_draft[:, :self.most + 1], steps=rounds)
 
     def _catch_up(self, text: Text, kv_length: int) -> list[int]:
         """Back to the committed text; the middle model reads what is new to it but the last token.
@@ -110,7 +111,7 @@ class Stack(Drafter):
         Returns the texts' lengths.
         """
         same = self.inner.tokens[:, :text.tokens.shape[1]] == text.tokens
-        known = torch.minimum(self.read, same.long().cumprod(1).sum(1))
+        known = torch.minimum(self.known, same.long().cumprod(1).sum(1))
         length, read = torch.stack([text.length, known]).tolist()                           # waits
         new = max(tokens - 1 - known for tokens, known in zip(length, read))
         self._take(text, slice(None))

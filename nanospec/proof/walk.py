@@ -21,6 +21,7 @@ from nanospec.generate import generate
 Outcome = Any           # that can be a key
 Distribution = dict[Outcome, float]
 TOLERANCE = 1e-12       # of an error, and of a total variation
+MOST_PATHS = 500_000    # that a walk tries, in minutes: more than any that is needed here
 
 
 class WalkingDice:
@@ -80,8 +81,11 @@ class WalkingDice:
         return possible[which]
 
 
-def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
-    """The exact distribution of what `play(dice)` returns, and how many paths there are."""
+def walk(play: Callable[[Any], Outcome], most: int = MOST_PATHS) -> tuple[Distribution, int]:
+    """The exact distribution of what `play(dice)` returns, and how many paths there are.
+
+    AssertionError if there are more than `most`.
+    """
     dice, found, paths = WalkingDice(), defaultdict(float), 0
     while True:
         dice.rewind()
@@ -89,6 +93,10 @@ def walk(play: Callable[[Any], Outcome]) -> tuple[Distribution, int]:
         paths += 1
         if not dice.advance():
             break
+        if paths == most:
+            raise AssertionError(f"more than {most:,} paths, and {dice.at} decisions in "
+                                 "the last one. Is something drawn where nobody looks, as for rows "
+                                 "that do not exist? Each such decision multiplies the paths.")
     if abs(sum(found.values()) - 1) > 1e-9:
         raise AssertionError(f"the paths' probabilities add up to {sum(found.values())}")
     return dict(found), paths

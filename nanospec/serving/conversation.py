@@ -48,9 +48,11 @@ class Conversation:
         self.target, self.drafter = target, Listening(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)
-        self.text = Text([[0]], self.context + drafter.size, config.vocab_size, target.device)
+        self.text = Text([[0]], self.context + drafter.most + 1, config.vocab_size,
+                         target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
         self.dice = dice or Dice([seed], target.device)
+        drafter.begin(self.text)
         self.ids: list[int] = []
         self.read = self.turn = 0       # turn: how often the text was taken up, by whatever
 
@@ -82,13 +84,13 @@ class Conversation:
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_drafter(self.target, drafter, rule)
         check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed or 0,
-                      drafter.size, stop, others)
+                      drafter.most, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
         self.turn = mine = self.turn + 1
         self._read(prompt)
-        drafter.begin(self.text, [0], drafter.heard())
+        drafter.read(self.text, [0], drafter.heard())
         dice = self.dice if seed is None else Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
                       self.text, Sampling(temperature, top_k, top_p), dice)
@@ -106,7 +108,7 @@ class Conversation:
         sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
         self.turn += 1
         self.text.length[0] = len(self.ids)
-        for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.size)):
+        for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.most + 1)):
             dice.refill(1)
             token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
             yield int(token)
@@ -167,7 +169,7 @@ class Listening:
         self.parts = [] if heard is None else [(heard[:, :tokens], None, None)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         # Joined when the next turn needs them: to look at the count now would wait for the device.
         self.hear(hidden, path, count)
-        self.drafter.commit(draft, path, count, p_target, hidden)
+        self.drafter.commit(draft, path, count, p_target, hidden, logits)

@@ -36,7 +36,7 @@ class Ragged:
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
-        exist = draft.q_draft.sum(-1) > 0                                       # (B, n)
+        exist = draft.exist                                                     # (B, n)
         exist[:, 0] = True
         places = exist.flatten().nonzero()[:, 0]                            # waits for the device
         self.exist = places if len(places) < exist.numel() else None

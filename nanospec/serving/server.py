@@ -77,11 +77,12 @@ class Server:
         # draft.
         self.round_of: tuple[Any, Any] = ((target, drafter) if drafter.fixed
                                           else (Ragged(target, drafter),) * 2)
-        self.text = Text([[0]], self.context + drafter.size, target.config.vocab_size,
+        self.text = Text([[0]], self.context + drafter.most + 1, target.config.vocab_size,
                          target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
         self.dice = dice or Dice([0], target.device)
-        drafter.begin(self.text, [0], self._hidden([]))
+        drafter.begin(self.text)
+        drafter.read(self.text, [0], self._hidden([]))  # refuses hidden states that it cannot read
         self.waiting: deque[Prompt] = deque()
         self.running: list[Request] = []                # in the order of their rows
         # Committed tokens of every row, known without asking the device.
@@ -103,7 +104,7 @@ class Server:
             settings["seed"], self.seeds = self.seeds, self.seeds - 1
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
         check_request(self.target, request.ids, request.max_new_tokens, request.temperature,
-                      request.top_k, request.top_p, request.seed, self.drafter.size, request.stop)
+                      request.top_k, request.top_p, request.seed, self.drafter.most, request.stop)
         if len(request.ids) + request.max_new_tokens > self.context:
             raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new "
                                f"ones exceed this server's context of {self.context}: Server(..., "
@@ -152,13 +153,13 @@ class Server:
         self._leave_and_join()
         if not self.running:
             return
-        self.dice.refill(self.drafter.uniforms + self.drafter.size)
+        self.dice.refill(self.drafter.uniforms + self.drafter.most + 1)
         target, drafter = self.round_of
         device = self.text.tokens.device
         sampling = batch.SamplingByRow([request.sampling for request in self.running], device)
         first = torch.tensor(self.length, device=device)  # sent while the device has nothing to do
         draft, p_target, *_ = one_round(target, self.cache, drafter, self.rule, self.text,
-                                        sampling, self.dice, max(self.length) + drafter.size - 1)
+                                        sampling, self.dice, max(self.length) + drafter.most)
         places = first[:, None] + torch.arange(draft.tokens.shape[1], device=first.device)
         finite = torch.isfinite(p_target.sum((1, 2)) + draft.q_draft.sum((1, 2)))
         written = torch.cat([self.text.length[:, None], self.text.tokens.gather(1, places)], 1)
@@ -196,7 +197,7 @@ class Server:
         if prompt.cache:
             self.cache.put([b], prompt.cache)
         try:
-            self.drafter.begin(self.text, [b], self._hidden(prompt.hidden))
+            self.drafter.read(self.text, [b], self._hidden(prompt.hidden))
         except NanospecError as error:
             prompt.request.end(error)
 

@@ -13,7 +13,6 @@ from nanospec.errors import MOST_ROWS, RequestError, check_gamma
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
-from nanospec.text import Text
 
 GPT = small_gpt(4, 1, 3)
 
@@ -46,12 +45,6 @@ def test_a_chain_tells_the_target_nothing_and_is_in_its_place_already():
     assert draft.placing(cache, 8) == {}
     draft.keep(cache, draft.path(torch.tensor([2, 1]))[0])
     assert cache.kv.equal(before)
-
-
-def test_nothing_drafted_is_row_0_alone():
-    draft = Draft.nothing(Text([[1, 2], [3]], 4, 7))
-    assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
-    assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
 
 
 def test_a_row_that_a_text_lacks_holds_the_id_of_any_token_but_no_other_number():
@@ -96,7 +89,7 @@ def test_a_draft_of_no_tokens_or_of_too_many_is_refused_before_anything_is_laid_
 
 
 def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
-    assert check_gamma(MOST_ROWS - 1, "gamma") == MOST_ROWS
+    assert check_gamma(MOST_ROWS - 1, "gamma") == MOST_ROWS - 1
     for gamma in (96, 4000):
         with pytest.raises(RequestError, match=f"of up to {gamma} tokens exceeds the context of 96"):
             next(speculate(GPT, ModelDrafter(GPT, gamma), [1], 10))

@@ -102,9 +102,10 @@ def test_a_draft_model_reads_what_it_is_told_may_be_new_to_it_and_never_less_tha
     """Three tokens were written without it, so with the last one that a round leaves four are new."""
     model = Reads(small_gpt(5, 1, 2))
     drafter, dice, text = ModelDrafter(model, 3), Dice([1, 2]), Text([[1, 2, 3, 0, 1, 2], [4, 0, 4, 4, 1]], 40, 5)
-    drafter.begin(text, range(2), None)
+    drafter.begin(text)
+    drafter.read(text, range(2), None)
     assert model.read == [(2, 5)]                           # the prompts but for their last tokens
-    drafter.begin(text, [1], None)                          # as if text 1 were a new request
+    drafter.read(text, [1], None)                           # as if text 1 were a new request
     assert model.read.pop() == (1, 4)
     text.commit(torch.tensor([[4, 1, 3], [2, 2, 0]]), 3)
     dice.refill(3)
@@ -125,12 +126,13 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
     config, rows = Config(11, context=32, layers=2, channels=16, heads=4, kv_heads=2, hidden=24), 3
     with torch.device("meta"):
         target, model = GPT(config).eval(), GPT(config).eval()
-    monkeypatch.setattr("nanospec.reader.prefill", lambda *_, **__: None)    # begin is no part of a round
+    monkeypatch.setattr("nanospec.reader.prefill", lambda *_, **__: None)    # reading is no part of a round
     text = Text([[1, 2, 3], [4], [5, 6]], 20, 11, "meta")
     drafter = ModelDrafter(model, 5) if way == "chain" else TreeDrafter(model, TOPOLOGY)
-    drafter.begin(text, range(rows), None)
+    drafter.begin(text)
+    drafter.read(text, range(rows), None)
     dice = Dice([0] * rows, "meta")
-    dice.refill(drafter.uniforms + drafter.size)
+    dice.refill(drafter.uniforms + drafter.most + 1)
     with torch.inference_mode():
         draft, *out = one_round(target, target.new_cache(rows, 23), drafter, rule, text,
                                 Sampling(temperature=0.7, top_k=3, top_p=0.9), dice, kv_length=23)

@@ -140,9 +140,10 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
                 step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
                 plain.append(pace(step, context + room, text, dice, 1, repeats, compiler)[0])
                 (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
-                drafter.begin(text, range(count), None)
+                drafter.begin(text)
+                drafter.read(text, range(count), None)
                 step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)
-                uniforms = drafter.uniforms + drafter.size
+                uniforms = drafter.uniforms + drafter.most + 1
                 seconds, written = pace(step, context + room, text, dice, uniforms, repeats, compiler)
             took.append(seconds)
             tokens.append(written)

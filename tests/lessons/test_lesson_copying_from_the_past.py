@@ -53,7 +53,9 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
     assert [row[-1] for row in rows_of(out, 6) if row[0] in ("path", "tree")] == ["1.2", "1.8"]
     ids = [names["names"].index(word) for word in names["words"]]
     drafter = SuffixDrafter(6, tree=True, longest=1)
-    drafter.begin(text := Text([ids], 1, 99), [0], None)
+    text = Text([ids], 1, 99)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     tokens, parents, _ = of_text(drafter.propose(text, None, None, 0), 0)
     paths = [[]]
     for token, parent in zip(tokens[1:], parents[1:]):

@@ -33,7 +33,8 @@ def two_rows(names, rules, dice):
     ids, p_model = names["ids"], names["p_model"]
     text, drafter = Text(ids, 8, 2), ModelDrafter(names["q_model"], 2)
     cache, _ = prefill(p_model, text)
-    drafter.begin(text, [0, 1], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
     draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text, names["Sampling"](), dice, 8)
     return tuple(tuple(tuple(rule(draft.tokens[b, 1:].tolist(), int(accepted[b]), int(token[b]), int(accepted.min()),
                                   p_target[b], dice)) for b in range(2)) for rule in rules)

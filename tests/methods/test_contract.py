@@ -6,6 +6,7 @@ import pytest
 
 from nanospec.proof.walk import TOLERANCE
 from tests.proof.checks import CHECKS, OF_THE_CORE, result_of
+from tests.proof.compare import Off
 from tests.proof.contract import CONTRACT, pairs_of
 
 ALL = [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}", marks=[pytest.mark.slow] * (pair not in quick))
@@ -15,8 +16,10 @@ ALL = [pytest.param(part, *pair, id=f"{part}-{', '.join(pair)}", marks=[pytest.m
 
 @pytest.mark.parametrize("part, name, rule", ALL)
 def test_contract(part, name, rule):
-    count, error, tv = CONTRACT[part](name, rule)
-    assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}"
+    found = CONTRACT[part](name, rule)
+    count, error, tv = found
+    where = found.where if isinstance(found, Off) else ""
+    assert count and error <= TOLERANCE and tv <= TOLERANCE, f"error {error:.2g}, total variation {tv:.2g}: {where}"
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, marks=[pytest.mark.slow] * check.slow, id=name)

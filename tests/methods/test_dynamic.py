@@ -7,6 +7,7 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.fast.packed import pack
 from nanospec.files import load_pair
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.methods.rules.block import verify_block
@@ -81,7 +82,8 @@ class Until(StoppingRule):
 def test_the_shorter_draft_of_two_lacks_the_rest():
     text, dice = Text([[1, 2], [3, 1, 4], [7]], 9, 11), Dice([0, 1, 2])
     drafter = DynamicDrafter(GPT_DRAFT, StoppingRule(), 5)
-    drafter.begin(text, [0, 1, 2], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1, 2], None)
     assert len(set(map(id, drafter.of.values()))) == 3
     for b, length in enumerate((3, 1, 0)):
         drafter.of[b] = Until(length)
@@ -90,7 +92,7 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     assert draft.parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4] and draft.steps == 3
     assert draft.q_draft.sum(-1).round().tolist() == [[0, 1, 1, 1], [0, 1, 0, 0], [0] * 4]
     p_target = torch.full((3, 4, 11), 1 / 11)
-    drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None)
+    drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None, p_target.log())
     betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
     for b, (length, accepted, judged) in enumerate(((3, 1, 2), (1, 1, 1), (0, 0, 0))):
         sure, *told = drafter.of[b].told
@@ -99,7 +101,7 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     drafter.of[2] = Until(3)
     dice.refill(5)
     assert drafter.propose(text, Sampling(), dice, 10).parents.tolist() == [[-1, 0, 1, 2]] * 3        # all as long
-    drafter.begin(text, [1], None)
+    drafter.read(text, [1], None)
     assert type(drafter.of[1]) is StoppingRule and type(drafter.of[0]) is Until    # a new request begins anew, alone
 
 
@@ -141,7 +143,7 @@ def in_steps(tokens):
 def test_where_all_places_are_alike_goodput_is_the_best_fixed_length(alpha, c, v):
     when = Goodput(c, {tokens: v(tokens) for tokens in range(2, 14)})
     when.begin()
-    when.judged, when.accepted = [100.] * 8, [100 * alpha] * 8
+    when.acceptance = Acceptance(torch.full((8,), alpha, dtype=torch.float64))
     when.learn([], 0, [])
     length = next((n for n in range(1, 12) if not when.goes_on([.5] * n)), 12)
     best = best_gamma(alpha, c, v, most=12)
@@ -155,8 +157,7 @@ def test_goodput_counts_by_class_and_forgets():
     for _ in range(60):
         when.learn([.95, .1], 1, [.1, .9])
     assert when.goes_on([.1] * 3) and not when.goes_on([.95] * 2)           # and learns that here it is the other way
-    assert when.accepted[7] / when.judged[7] == pytest.approx(.1, abs=.05)
-    assert sum(when.judged) < 2 / (1 - Goodput.MEMORY) + 8 * Goodput.TRUST
+    assert when.chances[7] == pytest.approx(.1, abs=.05)
     when.begin()
     assert when.goes_on([.9] * 3) and not when.goes_on([.2] * 3)
 

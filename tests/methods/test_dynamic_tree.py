@@ -22,7 +22,8 @@ TEXTS = [[1, 0, 2], [3], [4, 4, 1, 0]]
 
 def proposed(drafter, texts=TEXTS):
     text = Text(texts, 40, 5)
-    drafter.begin(text, range(len(texts)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(texts)), None)
     return drafter.propose(text, Sampling(0), Dice(range(len(texts))), 40)
 
 
@@ -49,7 +50,7 @@ def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
     """Against a plain loop: `width` of the likeliest of `width` children, level by level; of all the `count` best."""
     drafter = DynamicTree(DRAFT, count, width, depth)
     draft = proposed(drafter)
-    assert draft.steps == depth and drafter.size == count + 1
+    assert draft.steps == depth and drafter.most == count
     for b, ids in enumerate(TEXTS):
         level, made = [()], []
         for _ in range(depth):
@@ -122,7 +123,8 @@ def test_a_certain_draft_gives_a_chain_of_ties():
     sure.logits[:, 2] = 0
     drafter = DynamicTree(sure, 4, 2)
     text = Text([[1, 0]], 20, 3)
-    drafter.begin(text, [0], None)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     draft = drafter.propose(text, Sampling(), Dice([0]), 20)
     assert {(2,), (2, 2), (2, 2, 2)} <= paths_of(draft, 0)
 
@@ -132,7 +134,8 @@ def test_a_gpt_reads_its_rows_after_their_own_parents():
     model, ids = small_gpt(5, 1, 3), [2, 1, 4]
     text = Text([ids], 40, 5)
     drafter = DynamicTree(model, 9, 3)
-    drafter.begin(text, [0], prefill(model, text)[1])
+    drafter.begin(text)
+    drafter.read(text, [0], prefill(model, text)[1])
     draft = drafter.propose(text, Sampling(), Dice([0]), 40)
     paths = paths_of(draft, 0)
     for path in paths:

@@ -44,7 +44,8 @@ def begun(exit_model, prompts):
     drafter = ModelDrafter(exit_model, 4)
     target, text = target_for(TARGET, drafter), Text(prompts, 8, 11)
     cache, _ = prefill(target, text)
-    drafter.begin(text, range(len(prompts)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(prompts)), None)
     assert drafter.reader.shared and drafter.reader.cache is cache
     return target, drafter.reader, text, cache
 

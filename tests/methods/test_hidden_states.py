@@ -34,18 +34,20 @@ class Oracle(Drafter):
     rule = staticmethod(verify_tree)
 
     def __init__(self, topology, layer=1, careless=()):
-        self.topology, self.size, self.layers, self.careless = topology, len(topology), (layer,), careless
+        self.topology, self.most, self.layers, self.careless = topology, len(topology) - 1, (layer,), careless
         self.told = {}                                      # of every row of the batch: (tokens read, C)
 
-    def begin(self, text, rows, hidden):
+    def begin(self, text):
         self.text = text
+
+    def read(self, text, rows, hidden):
         for b, told in zip(rows, hidden):
             self.told[b] = told[:int(text.length[b]) - 1, 0]
 
     def propose(self, text, sampling, dice, kv_length, lag=0):
         texts = text.ids()
         rows, q_draft = [texts], [torch.zeros(len(texts), text.vocab_size, dtype=torch.float64)]
-        for row in range(1, self.size):
+        for row in range(1, self.most + 1):
             parents = rows[self.topology[row]]
             q_draft.append(sampling(torch.stack([self.logits(b, ids) for b, ids in enumerate(parents)])))
             if row in self.careless:
@@ -66,7 +68,7 @@ class Oracle(Drafter):
             x = TARGET.blocks[layer](x, call, layer)
         return TARGET.head(TARGET.norm(x))[0, -1]
 
-    def commit(self, draft, path, count, p_target, hidden):
+    def commit(self, draft, path, count, p_target, hidden, logits):
         for b in self.told:
             self.told[b] = torch.cat([self.told[b], hidden[b, path[b, :count[b] + 1], 0]])
 
@@ -79,7 +81,7 @@ class Oracle(Drafter):
 
 def played(drafter, prompts, late=None, rounds=8, **settings):
     """The prompts as rows of one batch, round after round; before the fifth, `late` takes the place of row 0."""
-    batch, dice = Batch(TARGET, drafter, prompts, rounds * drafter.size + 9), Dice(range(len(prompts)))
+    batch, dice = Batch(TARGET, drafter, prompts, rounds * (drafter.most + 1) + 9), Dice(range(len(prompts)))
     for number in range(rounds):
         if late and number == 4:
             batch.begin_anew(0, late)
@@ -114,15 +116,15 @@ def test_after_every_round_it_holds_the_hidden_states_of_the_committed_text(orac
 class KeepsRejected(Oracle):
     """Takes every row's hidden states for the text's, accepted or not."""
 
-    def commit(self, draft, path, count, p_target, hidden):
-        super().commit(draft, path, torch.full_like(count, self.size - 1), p_target, hidden)
+    def commit(self, draft, path, count, p_target, hidden, logits):
+        super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden, logits)
 
 
 class OneLate(Oracle):
     """Takes a row's hidden states for those of the next token."""
 
-    def commit(self, draft, path, count, p_target, hidden):
-        super().commit(draft, path, count, p_target, hidden.roll(1, 1))
+    def commit(self, draft, path, count, p_target, hidden, logits):
+        super().commit(draft, path, count, p_target, hidden.roll(1, 1), logits)
 
 
 @pytest.mark.parametrize("wrong", [KeepsRejected, OneLate])

@@ -6,6 +6,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.copies.hybrid import Hybrid
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
@@ -28,7 +29,7 @@ SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before
 def copied(ids: list[int], rate: float, chances: list[float]) -> tuple[int, list[int]]:
     drafter = Hybrid(chain(), V)
     drafter.other.begin = lambda *of: None                  # the small draft model knows five tokens only
-    drafter.begin(Text([ids], 20, 10), [0], None)
+    drafter.begin(Text([ids], 20, 10))
     drafter.chances = chances
     drafter.memory.read(0, ids, 0)
     return drafter._copy(0, rate)
@@ -63,14 +64,14 @@ def test_it_learns_from_what_the_target_says_of_a_copy_and_turns_to_the_chain():
     """A target that never goes on as it did. What is learnt is p_target of each copied token that was judged."""
     drafter = Hybrid(chain(), V)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
-    begins = (drafter.accepted / drafter.judged).tolist()
+    begins = drafter.acceptance.share.tolist()
     assert begins == pytest.approx([0.8 * n / (n + 1) for n in (1, 2, 4, 8, 16, 32)])
     draft, p_target, _, count, _ = batch.round(dice, Sampling())
     (n, copy), judged = drafter.copied[0], min(int(count[0]) + 1, draft.tokens.shape[1] - 1)
-    assert n == 6 and copy and drafter.judged[3].item() == pytest.approx(0.98 * 4 + min(judged, 3))
+    assert n == 6 and copy and drafter.acceptance.judged[3].item() == pytest.approx(0.98 * 4 + min(judged, 3))
     said = sum(p_target[0, k, copy[k]].item() for k in range(min(judged, 3)))
-    assert drafter.accepted[3].item() == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
-    drafter.accepted = torch.zeros(6)
+    assert drafter.acceptance.accepted[3].item() == pytest.approx(0.98 * 4 * 0.8 * 8 / 9 + said)
+    drafter.acceptance = Acceptance(torch.zeros(6))
     draft, *_ = batch.round(dice, Sampling())
     assert drafter.copied == [(0, [])] and draft.steps > 0
 
@@ -79,10 +80,10 @@ def test_what_the_chain_learns_is_of_its_own_rounds():
     drafter = Hybrid(chain(), V)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3, 4, 1, 2, 3, 4, 1, 2]], 60), Dice([1])
     batch.round(dice, Sampling())
-    assert drafter.copied[0][1] and drafter.other.judged == drafter.other.accepted == 0
-    drafter.accepted = torch.zeros(6)
+    assert drafter.copied[0][1] and drafter.other.acceptance.judged == 0
+    drafter.acceptance = Acceptance(torch.zeros(6))
     batch.round(dice, Sampling())
-    assert drafter.other.judged >= 1
+    assert drafter.other.acceptance.judged >= 1
 
 
 def three_tokens(draft) -> ByLoad:

@@ -80,11 +80,12 @@ def test_the_tree_is_the_papers_window_and_its_ngrams_and_the_mask_is_its_mask(t
 def test_the_example_of_the_docstring():
     """a1 a2 over b1 b2 is 1 2 over 3 4, and 5 6 is answered: 1 3 5 and 2 4 6 are in the pool, by 1 and 2."""
     drafter, text = Lookahead(2, 3, 1), Text([[0, 0, 1]], 9, 9)
-    drafter.begin(text, [0], None)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     drafter.of[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert draft.tokens.tolist() == [[1, 1, 3, 2, 4]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
-    drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(9)[None, [1, 3, 5, 4, 6]], None)
+    drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(9)[None, [1, 3, 5, 4, 6]], None, None)
     assert drafter.of[0].levels == [[3, 4], [5, 6]] and drafter.of[0].pool == {1: [[3, 5]], 2: [[4, 6]]}
     draft = drafter.propose(text, None, None, 0)            # 3 5 stands in the window, too
     assert draft.tokens.tolist() == [[1, 3, 5, 4, 6]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
@@ -92,16 +93,18 @@ def test_the_example_of_the_docstring():
 
 def test_every_text_of_a_batch_has_a_window_and_a_pool_of_its_own():
     drafter, text = Lookahead(2, 3, 1), Text([[1, 2, 3, 4], [5]], 9, 9)
-    drafter.begin(text, [0, 1], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
     assert [drafter.of[b].levels for b in (0, 1)] == [[[2, 3], [3, 4]], [[5, 5], [5, 5]]]
     drafter.of[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert of_text(draft, 0)[:2] == ([4, 1, 3, 2, 4], [-1, 0, 1, 1, 3])
     assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share rows
-    drafter.commit(draft, *draft.path(torch.tensor([0, 0])), torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1), None)
+    answers = torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1)
+    drafter.commit(draft, *draft.path(torch.tensor([0, 0])), answers, None, None)
     pools = [drafter.of[b].pool for b in (0, 1)]
     assert pools == [{1: [[3, 6]], 2: [[4, 8]]}, {5: [[5, 7]]}]             # of one that is kept, the newer
-    drafter.begin(text, [0], None)                                          # a new request in row 0 alone
+    drafter.read(text, [0], None)                                           # a new request in row 0 alone
     assert drafter.of[0].pool == {} and drafter.of[1].pool == pools[1]
 
 

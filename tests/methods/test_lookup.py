@@ -32,7 +32,8 @@ def copied(ids, count, longest=3, earliest=False):
 def drafted(drafter, texts, lengths):
     """The tokens after so much of each text, and then so much; what stands beyond a length is rubbish."""
     text = Text(texts, 3, 10)
-    drafter.begin(text, range(len(texts)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(texts)), None)
     for of_each in lengths:
         text.length[:] = torch.tensor(of_each)
         draft = drafter.propose(text, None, None, 0)

@@ -3,52 +3,38 @@
 import pytest
 
 from nanospec.errors import RequestError
-from nanospec.methods.index import DRAFTERS, GAMMA, RULES, Options, check_fixed, method_of, most_drafted
-from nanospec.methods.trees.node_rule import verify_tree
+from nanospec.methods.index import DRAFTERS, is_fixed, method_of, most_drafted
+from nanospec.methods.settings import GAMMA, Options
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, tokens_of, verify
 
 TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
-CHAINS = {"chain", "heuristic", "confidence", "entropy", "goodput", "by-load", "by-survival"}
-FIXED = {"chain", "tree", "independent", "top", "dynamic-tree"}
 
 
 def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
     topology = [-1, 0, 0, 1, 1, 1]
     for name, entry in DRAFTERS.items():
         drafter = entry.make(DRAFT, Options(gamma=3, topology=topology))
-        expected = {"gamma": 4, "topology": 6, "itself": 16}[entry.sized_by]
-        assert drafter.size == expected
+        assert drafter.most == {"gamma": 3, "shape": 5}.get(entry.takes, drafter.most)
         assert type(drafter) is entry.kind                  # whose facts are the drafter's
-    assert list(RULES) == ["token", "block", "traversal"] and RULES["token"] is None
+        # What a class says of itself is one of the words that the index knows.
+        assert entry.takes in ("gamma", "shape", "") and entry.learns in ("length", "tokens", "")
 
 
-def test_what_is_known_of_a_drafter_before_it_is_made():
-    assert {name for name, entry in DRAFTERS.items() if entry.kind.fixed} == FIXED
-    assert {name for name, entry in DRAFTERS.items() if issubclass(entry.kind, ModelDrafter)} == CHAINS
-    ruled = {name for name, entry in DRAFTERS.items() if entry.kind.rule is not None}
-    assert ruled == {"tree", "independent", "top", "dynamic-tree", "lookahead"}
-    assert all(DRAFTERS[name].kind.rule is verify_tree for name in ruled)
-
-
-def test_what_can_be_compiled_and_what_is_refused():
+def test_what_can_be_compiled():
     """Rounds without a branch: drafts of one shape, by a rule without a branch."""
-    for name in DRAFTERS:
-        for rule in RULES:
-            if name in FIXED and rule == "token" or (name, rule) == ("chain", "block"):
-                check_fixed([name], [rule], "--fast")
-            else:
-                with pytest.raises(RequestError, match=rf"--fast is for .* drafters chain, tree.* not for {name} by "
-                                                       rf"rule {rule}"):
-                    check_fixed([name], [rule], "--fast")
+    for name, entry in DRAFTERS.items():
+        assert is_fixed(name, "token") == entry.kind.fixed and not is_fixed(name, "traversal")
+        assert is_fixed(name, "block") == (name == "chain")
+    assert is_fixed("tree", "token") and not is_fixed("goodput", "token")
 
 
 def test_a_chain_is_no_longer_than_its_draft_model_can_draft():
     model = small_learned("dflash", small_gpt(5, 2, 1))
     deepest = most_drafted("chain", model, 10 ** 3)
     assert 1 < deepest < 10 ** 3 and most_drafted("chain", DRAFT, 7) == 7 and most_drafted("chain", DRAFT) == GAMMA
-    for name in DRAFTERS:
-        assert most_drafted(name, model, 10 ** 3) == (deepest if name in CHAINS else 10 ** 3)
+    for name, entry in DRAFTERS.items():
+        assert most_drafted(name, model, 10 ** 3) == (deepest if issubclass(entry.kind, ModelDrafter) else 10 ** 3)
 
 
 def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the_usual():
@@ -56,7 +42,7 @@ def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the
                                                                         ("suffix-tree", "traversal"))]
     assert names == ["chain 5", "tree 6, block", "lookahead 15", "suffix-tree 5, traversal"]
     method = method_of(TARGET, DRAFT)
-    assert method.gamma == GAMMA == method.make().size - 1 and method.make() is not method.make()
+    assert method.gamma == GAMMA == method.make().most and method.make() is not method.make()
 
 
 def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_another_rule():
@@ -85,7 +71,7 @@ COSTS = 0.1, {2: 1.1, 3: 1.2, 5: 1.4, 9: 1.6}
     (("nobody",), {}, "no 'nobody' here: there are chain, heuristic"),
     (("chain", "coin"), {}, "there are token, block"),
     *[((name,), {"gamma": gamma}, "at least 1|at most 4095") for gamma in (0, -3, 10 ** 4)
-      for name, entry in DRAFTERS.items() if entry.sized_by == "gamma"],
+      for name, entry in DRAFTERS.items() if entry.takes == "gamma"],
     (("tree",), {"topology": [0]}, "topology"), (("independent",), {"topology": [-1]}, "at least 1"),
     (("goodput",), {"gamma": 4, "costs": COSTS}, r"calls on 2 to 5 tokens are needed, got \[2, 3, 5, 9\]"),
     (("goodput",), {"gamma": 100, "costs": (0.1, {m: 1.0 for m in range(2, 65)})}, "2 to 101 tokens are needed")],

@@ -3,19 +3,20 @@ does not ship is caught: test_zoo.py.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from lessons.oracles import completed, product_of
 from nanospec.judge.verdict import Verdict
-from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
-from nanospec.speculate import ModelDrafter
+from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import __main__ as proof
 from tests.proof import handover
-from tests.proof.checks import CHECKS, Check
-from tests.proof.compare import caches, worst
+from tests.proof.checks import CHECKS, FULL, FULL_DRAFT, GPT4, GPT_DRAFT4, Check
+from tests.proof.compare import caches, rounds, worst
 from tests.proof.look import Sighting
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
@@ -39,6 +40,25 @@ def test_hidden_randomness_is_noticed():
     calls = []
     with pytest.raises(AssertionError, match="outside the dice"):
         walk(lambda dice: calls.append(0) or int(dice.pick(torch.tensor([[1.0, 1.0 + len(calls)]]))))
+
+
+def test_a_walk_that_finds_no_end_says_so():
+    """A rule that draws for rows that do not exist: 2^20 paths."""
+    with pytest.raises(AssertionError, match="more than 1,000 paths, and 20 decisions .* drawn where nobody looks"):
+        walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(20)]), most=1_000)
+    assert walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(10)]), most=1_024)[1] == 1_024
+
+
+def test_what_is_wrong_says_where():
+    """A rule that takes the likeliest token, and a draft model that is compared with another."""
+    def likeliest_alone(draft, p_target, dice):
+        return torch.zeros(len(p_target), dtype=torch.int64), p_target[:, 0].argmax(-1)
+
+    off = rounds(FULL, partial(speculate, FULL, ModelDrafter(FULL_DRAFT, 1), rule=likeliest_alone), [1, 0], 1)
+    likeliest = int(FULL(torch.tensor([[1, 0]]))[0, -1].argmax())
+    assert off.where.startswith(f"after [1, 0] comes ({likeliest},) with a probability of 1.000000000, and 0.")
+    off = caches(GPT4, small_gpt(4, 1, 5), ModelDrafter(GPT_DRAFT4, 2), [[1, 0]], 12)
+    assert off.where.startswith("the q_draft of row ")
 
 
 def test_weights_that_are_no_weights_are_noticed():

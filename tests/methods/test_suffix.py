@@ -53,7 +53,8 @@ def candidates(ids, past, count, tree, longest, least):
 def drafted(drafter, texts, lengths):
     """Tokens, parents of each text's own rows, after so much of each; what stands beyond a length is rubbish."""
     text = Text(texts, 3, 10)
-    drafter.begin(text, range(len(texts)), None)
+    drafter.begin(text)
+    drafter.read(text, range(len(texts)), None)
     for of_each in lengths:
         text.length[:] = torch.tensor(of_each)
         draft = drafter.propose(text, None, None, 0)

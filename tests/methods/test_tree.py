@@ -46,7 +46,8 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
 
 def test_the_likeliest_tokens_follow_each_row_the_best_first():
     text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT, [-1, 0, 0, 0])
-    drafter.begin(text, [0, 1], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0, 1]), 10)
     best = [GPT_DRAFT(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
     assert draft.tokens[:, 1:].tolist() == best
@@ -56,7 +57,8 @@ def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
     """Where there are fewer tokens than rows, the text lacks the rest."""
     ids = next([a, b] for a in range(3) for b in range(3) if DRAFT(torch.tensor([[a, b]]))[0, -1].isinf().sum() == 1)
     text, drafter = Text([ids], 9, 3), TopTree(DRAFT, [-1, 0, 0, 0])
-    drafter.begin(text, [0], None)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0]), 10)
     assert draft.q_draft[0].sum(-1).tolist() == [0, 1, 1, 0]
 
@@ -67,7 +69,8 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
     """
     text = Text([[1, 2], [3, 1, 4]], 9, 11)
     drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
-    drafter.begin(text, [0, 1], None)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
     dice.refill(6)
     draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 0, 1, 2, 2, 3]] * 2 and draft.steps == 3
@@ -90,7 +93,8 @@ def test_the_rows_that_a_text_lacks():
     topology = [-1, 0, 0, 0, 0, 0, 3, 4]
     for independent in False, True:
         drafter, dice = TreeDrafter(DRAFT, topology, independent), Dice([0, 1])
-        drafter.begin(text, [0, 1], None)
+        drafter.begin(text)
+        drafter.read(text, [0, 1], None)
         dice.refill(7)
         draft = drafter.propose(text, Sampling(1.0), dice, 10)
         there = [0, 1, 1, 1, 1, 1, 1, 1] if independent else [0, 1, 1, 1, 0, 0, 1, 0]

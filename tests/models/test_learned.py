@@ -44,7 +44,8 @@ def test_whole_texts_and_one_token_at_a_time_are_the_same(name):
         text = Text(tokens[:, :length].tolist(), 16, 11)
         _, hidden = prefill(TARGET, text, layers=model.layers)
         reader = model.reader(steps)
-        reader.begin(text, [0, 1], hidden)
+        reader.begin(text)
+        reader.read(text, [0, 1], hidden)
         for k in range(steps):
             logits = (reader.step(tokens[:, length + k - 1, None], length + k) if k else
                       reader.start(text, 2, length + k))

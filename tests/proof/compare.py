@@ -7,7 +7,7 @@ T3  the real GPT with its real cache and masks; cached distributions against rec
 T5  what leaves the text right and costs only speed: accepted tokens against their expectation
 T6  temperature 0: token for token what greedy decoding writes
 
-Every function returns (paths, texts or samples; greatest error; total variation).
+Every function returns (paths, texts or samples; greatest error; total variation). What is wrong also says where.
 """
 
 from collections import defaultdict
@@ -38,12 +38,33 @@ Run = Callable[..., Iterator[Round]]         # (ids, **request), the request as 
 EVERY_RULE: list[Rule] = [verify, verify_tree, *filter(None, RULES.values())]      # the drafters' own, and all others
 
 
+class Off(tuple):
+    """What a check has found, and where it is most off, in words."""
+
+    where = ""
+
+    @staticmethod
+    def at(found: Found, where: str) -> "Off":
+        off = Off(found)
+        off.where = where
+        return off
+
+
+def compared(paths: int, found: Distribution, truth: Distribution, prompt: Any) -> Found:
+    """A walked distribution and the true one. The outcome of a batch has a text for each row."""
+    off = {outcome: abs(found.get(outcome, 0.0) - truth.get(outcome, 0.0)) for outcome in found.keys() | truth.keys()}
+    outcome = max(off, key=off.__getitem__)
+    return Off.at((paths, *distance(found, truth)), f"after {prompt} comes {outcome} with a probability of "
+                  f"{found.get(outcome, 0.0):.9f}, and {truth.get(outcome, 0.0):.9f} is right")
+
+
 def worst(parts: Iterable[Found]) -> Found:
     """Several runs of a check as one. The first that is wrong says so alone, and no other is run."""
     total, most, furthest = 0, 0.0, 0.0
-    for count, error, tv in parts:
+    for part in parts:
+        count, error, tv = part
         if not (error <= TOLERANCE and tv <= TOLERANCE):        # a nan is wrong, too
-            return count, error, tv
+            return part
         total, most, furthest = total + count, max(most, error), max(furthest, tv)
     return total, most, furthest
 
@@ -118,20 +139,20 @@ def walk_by_prefix(play: Callable[[tuple, int, Any], tuple], new: int) -> tuple[
 
 def first_round(target, drafter: Drafter, ids, **settings) -> Found:
     """T1. One round, whatever its length, completed by the target to as many tokens as it could have written."""
-    new = drafter.size
+    new = drafter.most + 1
 
     def play(dice):
         return tuple(next(speculate(target, drafter, ids, new, dice=dice, **settings)).emitted)
     found, paths = walk(play)
     settings.pop("rule", None)
     found = completed(found, target, ids, new, **settings)
-    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+    return compared(paths, found, target_distribution(target, ids, new, **settings), ids)
 
 
 def rounds(target, run: Run, ids, new, **settings) -> Found:
     """T2, T3. The loop itself, from the prompt to the last of `new` tokens, everything carried along."""
     found, paths = walk(lambda dice: tuple(tokens_of(run(ids, max_new_tokens=new, dice=dice, **settings))))
-    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+    return compared(paths, found, target_distribution(target, ids, new, **settings), ids)
 
 
 def rounds_by_prefix(target, drafter: Drafter, ids, new, **settings) -> Found:
@@ -139,7 +160,7 @@ def rounds_by_prefix(target, drafter: Drafter, ids, new, **settings) -> Found:
     def play(prefix, left, dice):
         return tuple(next(speculate(target, drafter, [*ids, *prefix], left, dice=dice, **settings)).emitted)
     found, paths = walk_by_prefix(play, new)
-    return paths, *distance(found, target_distribution(target, ids, new, **settings))
+    return compared(paths, found, target_distribution(target, ids, new, **settings), ids)
 
 
 class Batch:
@@ -149,25 +170,26 @@ class Batch:
         self.target, self.drafter = target_for(target, drafter), drafter
         self.text = Text(prompts, room, target.config.vocab_size, target.device)
         self.cache, hidden = prefill(self.target, self.text, drafter.layers)
-        drafter.begin(self.text, range(len(prompts)), hidden)
+        drafter.begin(self.text)
+        drafter.read(self.text, range(len(prompts)), hidden)
 
     def begin_anew(self, b: int, ids: Sequence[int]) -> None:
         """Row b gets a new request, while the others go on."""
         self.text.tokens[b, :len(ids)], self.text.length[b] = torch.tensor(ids), len(ids)
         self.cache, hidden = prefill(self.target, self.text, self.drafter.layers, self.cache, [b])
-        self.drafter.begin(self.text, [b], hidden)
+        self.drafter.read(self.text, [b], hidden)
 
     def round(self, dice, sampling: Callable, rule: Rule | None = None) -> tuple[Draft, Tensor, Tensor, Tensor, Tensor]:
         """What `one_round` returns."""
-        dice.refill(self.drafter.uniforms + self.drafter.size)
+        dice.refill(self.drafter.uniforms + self.drafter.most + 1)
         return one_round(self.target, self.cache, self.drafter, rule or self.drafter.rule or verify, self.text,
-                         sampling, dice, int(self.text.length.max()) + self.drafter.size - 1)
+                         sampling, dice, int(self.text.length.max()) + self.drafter.most)
 
 
 def together(target, drafter: Drafter, prompts, new, dice, sampling: Callable | None = None,
              rule: Rule | None = None) -> list[list[int]]:
     """The prompts as rows of one batch, `one_round` after `one_round`: of every row its first `new` tokens."""
-    batch = Batch(target, drafter, prompts, drafter.size * (new + 1))
+    batch = Batch(target, drafter, prompts, (drafter.most + 1) * (new + 1))
     starts = [len(ids) for ids in prompts]
     while min(n - start for n, start in zip(batch.text.length.tolist(), starts)) < new:
         batch.round(dice, sampling or Sampling(), rule)
@@ -185,8 +207,8 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule | None = None,
         return tuple(map(tuple, together(target, drafter, prompts, new, dice, sampling, rule)))
 
     found, paths = walk(play)
-    return paths, *distance(found, product_of(*(target_distribution(target, ids, new, **row)
-                                                for ids, row in zip(prompts, settings))))
+    truth = product_of(*(target_distribution(target, ids, new, **row) for ids, row in zip(prompts, settings)))
+    return compared(paths, found, truth, [list(ids) for ids in prompts])
 
 
 # T3
@@ -214,7 +236,16 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
     speed is lost. copies: some rows were copied, their q_draft is one-hot. best: a first child is
     not drawn, but the draft model's best token. must_see: a round that has to occur.
     """
-    count, error, seen = 0, 0.0, False
+    count, error, seen, where = 0, 0.0, False, ""
+
+    def furthest(off: Tensor, rows: list[int], whose: str) -> None:
+        """Note the row whose distribution is furthest off."""
+        nonlocal error, where
+        most, at = off.abs().amax(-1).max(0)
+        if not (float(most) <= error or error != error):        # a nan stays
+            error, row = float(most), rows[int(at)]
+            where = f"the {whose} of row {row}, {done.tokens[row]}, of {done.tokens} after {text}"
+
     for seed, ids in enumerate(prompts):
         text = list(ids)
         for done in speculate(target_for(target, drafter), drafter, ids, new, seed=seed, rule=rule, **settings):
@@ -232,16 +263,17 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
             for leaf, path in enumerate(leaves):
                 if path[0]:
                     return count, 1.0, 1.0                  # a row whose parent does not exist
-                error = max(error, (after[0][leaf, :len(path)] - done.p_target[path]).abs().max().item())
+                furthest(after[0][leaf, :len(path)] - done.p_target[path], path, "p_target")
                 depths = [depth for depth, row in enumerate(path) if row in compared]
                 if depths:
                     own = after[1][leaf, [depth - 1 for depth in depths]]
                     own = F.one_hot(own.argmax(-1), own.shape[-1]) if best else own
-                    error = max(error, (own - done.q_draft[[path[depth] for depth in depths]]).abs().max().item())
+                    those = [path[depth] for depth in depths]
+                    furthest(own - done.q_draft[those], those, "q_draft")
             text, count, seen = text + done.emitted, count + 1, seen or must_see(done)
     if error <= TOLERANCE and not seen:
         raise LookupError("no round was of the kind that this check is for: what it leaves was not seen")
-    return count, error, error
+    return Off.at((count, error, error), where)
 
 
 # T5
@@ -277,6 +309,7 @@ def prompts_of(vocab_size: int, count: int, longest: int) -> list[list[int]]:
 
 def greedy(target, runs: Sequence[Run], prompts, new) -> Found:
     """T6. The share of texts that differ from plain greedy decoding; 0 or nothing."""
-    wrong = sum(tokens_of(run(ids, max_new_tokens=new, temperature=0)) != list(generate(target, ids, new, 0))
-                for run, ids in zip(cycle(runs), prompts))
-    return len(prompts), wrong / len(prompts), wrong / len(prompts)
+    wrong = [ids for run, ids in zip(cycle(runs), prompts)
+             if tokens_of(run(ids, max_new_tokens=new, temperature=0)) != list(generate(target, ids, new, 0))]
+    share = len(wrong) / len(prompts)
+    return Off.at((len(prompts), share, share), f"after {wrong[:1]} and {len(wrong)} prompts in all another text")

@@ -14,20 +14,15 @@ from nanospec.dice import Dice
 from nanospec.draft import Drafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, method_of
-from nanospec.methods.stack import Stack
-from nanospec.methods.trees.drawn import TopTree
-from nanospec.methods.trees.dynamic_tree import DynamicTree
-from nanospec.methods.trees.tree_reader import TreeOfModel
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import target_distribution
 from nanospec.serving.server import Server
-from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill, until
 from tests.proof.checks import GPT4, GPT_DRAFT4
 from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, together, worst
@@ -46,8 +41,9 @@ OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "
                   "foreign_vocabulary"}
 # A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree.
 SHAPES = ("chain", "tree", "goodput", "suffix-tree")
-BY_COMPANY = {"by-load", "by-survival", "hybrid"}     # how long a draft is depends on who else is there
-MANY_PATHS = {"independent", "lookahead", "stack"}
+BY_COMPANY = {name for name, entry in DRAFTERS.items() if entry.looks_around}
+# A draft as large as it likes, and those of which more is drawn than others draw.
+MANY_PATHS = {name for name, entry in DRAFTERS.items() if not entry.takes} | {"independent", "stack"}
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
 SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
@@ -57,12 +53,6 @@ LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 9, 10, 10
 
 def entry_of(name: str) -> Entry:
     return DRAFTERS[name.split(" of ")[0]]
-
-
-def decides_on_the_way(name: str) -> bool:
-    """Whether it is a chain of a draft model whose length is decided while it is drafted."""
-    kind = entry_of(name).kind
-    return issubclass(kind, ModelDrafter) and not kind.fixed
 
 
 def draft_of(name: str, target, draft):
@@ -90,7 +80,7 @@ def batch(name: str, rule: str) -> Found:
     """Two texts of different lengths, each with a draft and settings of its own, walked together."""
     small = SMALL | {"gamma": 1, "topology": [-1, 0, 0]}
     learned = " of " in name
-    many = learned or name in MANY_PATHS or entry_of(name).sized_by == "topology"
+    many = learned or name in MANY_PATHS or entry_of(name).takes == "shape"
     return ragged(TABLE, drafter_of(name, TABLE, DRAFT, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
                   [{"temperature": 0.7, "top_k": 2 if learned else None}, {"temperature": 0} if many else {"top_k": 2}])
 
@@ -135,7 +125,7 @@ def uniforms(name: str, rule: str) -> Found:
         with only_these_are_random(dice):
             done = list(speculate(target_for(target, drafter), drafter, [1, 0, 1], 20, 0.9, dice=dice,
                                   rule=RULES[rule]))
-        most = len(done) * (drafter.uniforms + drafter.size)
+        most = len(done) * (drafter.uniforms + drafter.most + 1)
         least = sum(len(round_.tokens) for round_ in done) if rule == "token" else len(done)
         wrong += len(dice.handed) - len(set(dice.handed)) + (not least <= len(dice.handed) <= most)
         count += len(dice.handed)
@@ -158,11 +148,10 @@ def long_caches(name: str, rule: str) -> Found:
     cache does far into a text, a chain and a tree of the GPT show for all.
     """
     target, gpt = (LONG, LONG_DRAFT) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT)
-    drafter, prompts = drafter_of(name, target, gpt, **LARGE), prompts_of(4, 1, 9)
-    reads = isinstance(drafter, ModelDrafter | TreeOfModel | Hybrid | Stack)
-    draft = draft_of(name, target, gpt) if reads else None
+    drafter, prompts, entry = drafter_of(name, target, gpt, **LARGE), prompts_of(4, 1, 9), entry_of(name)
+    draft = draft_of(name, target, gpt) if entry.needs_draft_model else None
     return caches(target, draft, drafter, prompts, target.config.context - max(map(len, prompts)), RULES[rule],
-                  copies=not reads or isinstance(drafter, Hybrid), best=isinstance(drafter, TopTree | DynamicTree),
+                  copies=not entry.needs_draft_model or entry.remembers, best=drafter.uniforms == 0,
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
 
@@ -208,7 +197,7 @@ def second_request(name: str, rule: str) -> Found:
 
 def shrinking_text(name: str, rule: str) -> Found:
     """Tokens are taken back and another one is written, as a drafter's own drafter sees it: what is drafted then is
-    drafted after the text as it is. Length rules and n-gram pools remember; their tokens are checked as far as read.
+    drafted after the text as it is. Some learn from earlier rounds how much to draft, or what.
     """
     error, count = 0.0, 0
     for back in range(1, 5):
@@ -221,17 +210,18 @@ def shrinking_text(name: str, rule: str) -> Found:
         text.length -= back
         text.commit((text.last(1) + 1 + back) % 4, 1)
         again = Text([[*kept, int(text.last(1))]], 60, 4)
-        fresh.begin(again, [0], prefill(GPT4, again, drafter.layers)[1])
+        fresh.begin(again)
+        fresh.read(again, [0], prefill(GPT4, again, drafter.layers)[1])
         drafts = []
         for who, what in ((drafter, text), (fresh, again)):
-            dice.refill(drafter.uniforms + drafter.size)
+            dice.refill(drafter.uniforms + drafter.most + 1)
             drafts.append(who.propose(what, sampling, dice, 60))
         ours, theirs = drafts
         n = min(ours.tokens.shape[1], theirs.tokens.shape[1])
         error += int(ours.tokens[0, 0] != theirs.tokens[0, 0])
-        if entry_of(name).sized_by != "itself":
-            error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item()
-            error += not decides_on_the_way(name) and ours.tokens.shape != theirs.tokens.shape
+        learns = entry_of(name).learns
+        error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item() if learns != "tokens" else 0.0
+        error += not learns and ours.tokens.shape != theirs.tokens.shape
         count += 1
     return count, error, error
 

@@ -39,7 +39,7 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
 
     Yields the text, its last tokens (B,) before the round, and the draft.
     """
-    batch, dice = Batch(target, drafter, PROMPTS, rounds * drafter.size + 5), Dice(range(len(PROMPTS)))
+    batch, dice = Batch(target, drafter, PROMPTS, rounds * (drafter.most + 1) + 5), Dice(range(len(PROMPTS)))
     for number in range(rounds):
         if number == 4:
             batch.begin_anew(1, LATE)
@@ -61,7 +61,7 @@ def drafts(target, draft) -> Found:
             n = done.tokens.shape[1]
             parents, total = done.parents, done.q_draft.sum(-1)
             exist = parents >= 0
-            wrong += int((done.tokens[:, 0] != last).sum()) + int(exist[:, 0].sum()) + (n > drafter.size)
+            wrong += int((done.tokens[:, 0] != last).sum()) + int(exist[:, 0].sum()) + (n > drafter.most + 1)
             wrong += int((parents >= torch.arange(n)).sum())
             wrong += int((exist & (parents > 0) & ~exist.gather(1, parents.clamp(min=0))).sum())
             wrong += int(((total - exist.to(total)).abs() > 1e-9).sum())
@@ -76,10 +76,13 @@ class Holder(Drafter):
     layers = (0,)
 
     def __init__(self, drafter: Drafter):
-        self.drafter, self.size, self.rule, self.held = drafter, drafter.size, drafter.rule, {}
+        self.drafter, self.most, self.rule, self.held = drafter, drafter.most, drafter.rule, {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
-        self.drafter.begin(text, rows, None)
+    def begin(self, text: Text) -> None:
+        self.drafter.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
+        self.drafter.read(text, rows, None)
         for b, its in zip(rows, hidden):
             self.held[b] = its[:int(text.length[b]) - 1, 0]
 
@@ -87,7 +90,8 @@ class Holder(Drafter):
                 lag: int = 0) -> Draft:
         return self.drafter.propose(text, sampling, dice, kv_length, lag)
 
-    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | Any) -> None:
+    def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor, hidden: Tensor | Any,
+               logits: Tensor) -> None:
         for b, its in self.held.items():
             self.held[b] = torch.cat([its, hidden[b, path[b, :count[b] + 1], 0]])
 

@@ -6,10 +6,12 @@ import torch
 from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
-from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad
+from nanospec.methods.lengths.acceptance_rate import Acceptance
+from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad, nothing_drafted
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter
+from nanospec.text import Text
 from nanospec.theory import expected_tokens
 from tests.proof.compare import Batch
 
@@ -24,8 +26,8 @@ def machine(rows: int, gamma: int) -> float:
 def drafter_at(alpha: float, gamma: int = 6) -> ByLoad:
     """As after many rounds in which so many draft tokens were accepted."""
     drafter = ByLoad(DRAFT, machine, gamma)
-    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text, [0], None)
-    drafter.judged, drafter.accepted = 1e6, alpha * 1e6
+    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text)
+    drafter.acceptance = Acceptance(torch.tensor([alpha]))
     return drafter
 
 
@@ -81,7 +83,7 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     begins = drafter.alpha
     for _ in range(10):
         batch.round(dice, Sampling())
-    assert begins == ByLoad.PRIOR and drafter.alpha > 0.8
+    assert begins == pytest.approx(ByLoad.PRIOR) and drafter.alpha > 0.8
     drafter.seconds = lambda rows, gamma: 1.0 if gamma else 0.01
     known = drafter.alpha
     for _ in range(20):
@@ -89,9 +91,15 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     assert ByLoad.PRIOR < drafter.alpha < known
 
 
+def test_nothing_drafted_is_row_0_alone():
+    draft = nothing_drafted(Text([[1, 2], [3]], 4, 7))
+    assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
+    assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
+
+
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
-                        lambda _, drafter, rows, ids: rows * drafter.size + 1)
+                        lambda _, drafter, rows, ids: rows * (drafter.most + 1) + 1)
     seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
     assert Costs({3: [1.0, 2.0], 5: [3.0, 6.0]})(2, 1) == 2             # of fewer texts as of the fewest measured

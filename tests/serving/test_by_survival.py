@@ -25,7 +25,7 @@ def drafts(gamma: int, rounds: int = 12):
 @pytest.mark.parametrize("gamma, each", [(1, 1), (2, 1), (3, 2), (8, 4)])
 def test_the_batch_has_its_budget_and_no_text_more_than_gamma(gamma, each):
     _, done = drafts(gamma)
-    counts = [(draft.q_draft.sum(-1) > 0).sum(-1).tolist() for draft in done]
+    counts = [draft.exist.sum(-1).tolist() for draft in done]
     assert all(sum(its) == 3 * each and max(its) <= gamma for its in counts)
     assert gamma < 2 or len({tuple(its) for its in counts}) > 1            # some texts get more than others
 
@@ -46,8 +46,8 @@ def test_one_text_gets_its_budget_and_not_a_draft_step_more():
 def test_what_is_accepted_makes_its_class_likelier():
     drafter = BySurvival(TARGET, 4)                                         # the target drafts for itself
     batch, dice = Batch(TARGET, drafter, PROMPTS, 90), Dice([1, 2, 3])
-    before = drafter.accepted / drafter.judged
+    before = drafter.acceptance.share
     for _ in range(20):
         batch.round(dice, Sampling())
-    after = drafter.accepted / drafter.judged
+    after = drafter.acceptance.share
     assert (after >= before - 1e-6).all() and (after[2:] > 0.95).all() and (after <= 1 + 1e-6).all()

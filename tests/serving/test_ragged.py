@@ -27,13 +27,16 @@ class Given(Drafter):
     fixed = False
 
     def __init__(self, draft):
-        self.draft, self.size = draft, draft.tokens.shape[1]
+        self.draft, self.most = draft, draft.tokens.shape[1] - 1
 
     def propose(self, text, sampling, dice, kv_length, lag=0):
         return self.draft
 
-    def begin(self, text, rows, hidden):
+    def begin(self, text):
         """Nothing to keep."""
+
+    def read(self, text, rows, hidden):
+        """Nor here."""
 
 
 def chains(*lengths):
@@ -98,7 +101,7 @@ def test_which_rows_exist():
 def test_what_it_does_not_define_is_the_drafters():
     drafter = BySurvival(DRAFT, 4)
     ragged = Ragged(TARGET, drafter)
-    assert (ragged.size, ragged.uniforms, ragged.layers, ragged.fixed) == (5, 4, (), False)
+    assert (ragged.most, ragged.uniforms, ragged.layers, ragged.fixed) == (4, 4, (), False)
     assert ragged.begin == drafter.begin and ragged.commit == drafter.commit
 
 
@@ -128,15 +131,16 @@ def test_the_target_reads_the_rows_that_exist_and_no_others_and_writes_the_same(
         drafter, dice = MAKE[name](), Dice([1, 2, 3])
         text = Text(PROMPTS, 90, 5)
         cache, hidden = prefill(TARGET, text)
-        drafter.begin(text, range(3), hidden)
+        drafter.begin(text)
+        drafter.read(text, range(3), hidden)
         target, who = (Ragged(TARGET, drafter),) * 2 if wrapped else (TARGET, drafter)
         rows = []
         handle = TARGET.blocks[0].register_forward_hook(watched)
         for _ in range(12):
-            dice.refill(who.uniforms + who.size)
+            dice.refill(who.uniforms + who.most + 1)
             draft, *_ = one_round(target, cache, who, drafter.rule or verify, text, Sampling(), dice,
-                                  int(text.length.max()) + who.size - 1)
-            rows.append(3 + int((draft.q_draft.sum(-1) > 0).sum()))
+                                  int(text.length.max()) + who.most)
+            rows.append(3 + int(draft.exist.sum()))
         handle.remove()
         written.append(text.ids())
         if wrapped:

@@ -19,16 +19,15 @@ from hypothesis.strategies import integers, lists, sampled_from
 
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError, RequestError
-from nanospec.methods.copies.hybrid import Hybrid
-from nanospec.methods.index import DRAFTERS
+from nanospec.methods.index import DRAFTERS, REMEMBERING
 from nanospec.methods.trees.drawn import TopTree
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
-from nanospec.speculate import speculate
+from nanospec.speculate import speculate, verify
 from tests.proof.contract import BY_COMPANY, drafter_of, entry_of
 
-V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `begin`, the target says NaN
+V, REFUSED, POISON = 7, 5, 6                # first tokens: the drafter refuses at `read`, the target says NaN
 ROWS, MOST_WAITING = 4, 2
 
 
@@ -47,8 +46,9 @@ TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
 GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
-OF_OTHERS = {"hybrid", "suffix", "suffix-tree"}         # they copy from others' texts, too
-IN_COMPANY = BY_COMPANY | OF_OTHERS | {"stack"}          # in a server other rounds than alone
+# In a server other rounds than alone: those that look around, that copy from others' texts, and the stack, which drafts
+# for all until the slowest is done.
+IN_COMPANY = BY_COMPANY | {*REMEMBERING, "stack"}
 EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 8 for name in ("hybrid", "by-survival", "by-load")}
 
 # No two have the same prompt, length, settings and seed.
@@ -71,9 +71,9 @@ class Aligned(Dice):
     def refill(self, uniforms: int) -> None:
         super().refill(3 * uniforms)
 
-    def flip(self, prob):
+    def draft_is_made(self) -> None:
+        """What follows is the rule's, which may have no coin to flip."""
         self.column = max(self.column, self.u.shape[1] // 3)
-        return super().flip(prob)
 
     def pick(self, weights):
         third = self.u.shape[1] // 3
@@ -94,16 +94,16 @@ def new_drafter(name: str):
     drafter = drafter_of(name, *models_of(name), **SIZES)
     if name == "by-load":                   # silent for three texts and more
         drafter.seconds = lambda rows, gamma: 1 + (0.1 if rows < 3 else 9.0) * gamma
-    begins = drafter.begin
+    reads = drafter.read
 
-    def begin(text, rows, hidden):
+    def read(text, rows, hidden):
         refused = [b for b in rows if text.tokens[b, 0] == REFUSED]
         if not refused or text.length[refused[0]] == 2:
-            begins(text, rows, hidden)
+            reads(text, rows, hidden)
         if refused:
             raise RequestError("not this one")
 
-    drafter.begin = begin
+    drafter.read = read
     return drafter
 
 
@@ -111,7 +111,15 @@ def new_drafter(name: str):
 def alone(name: str, which: int) -> list[list[int]]:
     """The rounds of a request that has everything for itself."""
     (target, _), (ids, how) = models_of(name), ASKED[which]
-    rounds = speculate(target, new_drafter(name), ids, dice=dice_of(name)([how["seed"]]), **how)
+    drafter = new_drafter(name)
+
+    def judged(draft, p_target, dice):
+        the_rule = drafter.rule or verify
+        if isinstance(dice, Aligned):
+            dice.draft_is_made()
+        return the_rule(draft, p_target, dice)
+
+    rounds = speculate(target, drafter, ids, dice=dice_of(name)([how["seed"]]), rule=judged, **how)
     try:
         return [done.emitted for done in rounds]
     except (RequestError, LogitsError):
@@ -197,10 +205,12 @@ class Schedule(RuleBasedStateMachine):
         for b, request in enumerate(running):
             if request not in self.own:
                 self.own[request] = dice_of(self.name)([request.seed])
-            self.own[request].refill(self.drafter.uniforms + self.drafter.size)
+            self.own[request].refill(self.drafter.uniforms + self.drafter.most + 1)
             assert torch.equal(dice.u[b], self.own[request].u[0]), "not its own uniforms"
             if self.target is TABLE and request.ids[0] not in self.errors:
                 self.row_is_right(request, tokens[b], parents[b], p_target[b], draft.q_draft[b])
+        if isinstance(dice, Aligned):
+            dice.draft_is_made()
         accepted, following = the_rule(draft, p_target, dice)
         path, count = (part.tolist() for part in draft.path(accepted))
         for b, request in enumerate(running):
@@ -213,6 +223,7 @@ class Schedule(RuleBasedStateMachine):
     def row_is_right(self, request, tokens, parents, p_target, q_draft):
         """Of a request's draft, against the tables: every row follows its own text."""
         text, paths, sampling = request.ids + request.tokens, {0: ()}, request.sampling
+        learns = entry_of(self.name).learns
         assert tokens[0] == text[-1], "not its own text"
         for row, parent in enumerate(parents):
             if row and parent < 0:
@@ -220,7 +231,7 @@ class Schedule(RuleBasedStateMachine):
             paths[row] = (*paths[parent], tokens[row]) if row else ()
             right = sampling(TABLE.logits[TABLE._hash([*text, *paths[row]])])
             assert (right - p_target[row]).abs().max() < 1e-12, "not its own distribution"
-            if row and parents.index(parent) == row and self.name != "lookahead":       # a guess of any kind will do
+            if row and parents.index(parent) == row and learns != "tokens":         # a guess of any kind will do
                 if q_draft[row, tokens[row]] == 1 and self.is_copied([*text, *paths[row]], len(paths[row])):
                     continue
                 own = sampling(self.draft.logits[self.draft._hash([*text, *paths[parent]])])
@@ -230,10 +241,10 @@ class Schedule(RuleBasedStateMachine):
 
     def is_copied(self, text: list[int], count: int) -> bool:
         """Whether the last `count` + 1 tokens stand elsewhere, too; another's text may have helped."""
-        if not (entry_of(self.name).kind is Hybrid or self.name in ("lookup", "suffix", "suffix-tree")):
+        if entry_of(self.name).needs_draft_model and self.name not in REMEMBERING:
             return False
         texts = [text[:-1]] + [request.ids + request.tokens for request, *_ in self.known
-                               if self.name in OF_OTHERS]
+                               if self.name in REMEMBERING]
         end = text[-count - 1:]
         return any(each[at:at + len(end)] == end for each in texts for at in range(len(each)))
 

@@ -201,11 +201,12 @@ def test_one_that_forgets_to_is_found(what, depth):
     class Forgetful(ModelDrafter):
         __module__ = "nanospec.somewhere"
 
-        def begin(self, text, rows, hidden):
-            super().begin(text, rows, hidden)
+        def read(self, text, rows, hidden):
+            super().read(text, rows, hidden)
             kept = KEPT[what](self.draft)
             for drafter in kept if what == "drafters" else [kept] * (what == "drafter"):
-                drafter.begin(text, rows, None)
+                drafter.begin(text)
+                drafter.read(text, rows, None)
             (self.reader if depth else self).kept = kept
 
         def propose(self, *of):

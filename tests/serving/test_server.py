@@ -131,14 +131,14 @@ def test_a_request_for_nothing_is_done_at_once():
 def test_an_exception_ends_the_server_and_what_was_done_stays():
     """A drafter that breaks while it reads the third prompt; more of this in test_faults.py."""
     server = server_of(rows=2)
-    begin, breaks = server.drafter.begin, ValueError("broken")
+    read, breaks = server.drafter.read, ValueError("broken")
 
-    def begins(text, rows, hidden):
+    def reads(text, rows, hidden):
         if text.tokens[rows[0], 0] == 3:
             raise breaks
-        begin(text, rows, hidden)
+        read(text, rows, hidden)
 
-    server.drafter.begin = begins
+    server.drafter.read = reads
     done, running = server.submit([1], max_new_tokens=2, seed=1), server.submit([2], max_new_tokens=30, seed=2)
     third, fourth = server.submit([3], max_new_tokens=2), server.submit([4], max_new_tokens=2)
     with pytest.raises(ValueError, match="broken"):

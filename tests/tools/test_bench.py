@@ -332,7 +332,7 @@ def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_
         for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
             assert drafter.seconds == seconds == 3.0
             rounds.append(done)
-        assert (drafter.size, drafter.uniforms) == (drafter.drafter.size, drafter.drafter.uniforms)
+        assert (drafter.most, drafter.uniforms) == (drafter.drafter.most, drafter.drafter.uniforms)
         assert tokens_of(rounds) == tokens_of(speculate(target, drafter.drafter, [1, 2], 12, seed=3))
 
 
@@ -500,7 +500,7 @@ def test_a_draft_model_that_is_not_there(weights, capsys):
 @pytest.mark.parametrize("rate", ["0", "200"])
 def test_many_requests_at_once(rows_of, quick, monkeypatch, drawn, rate):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
-                        lambda _, drafter, *__: 1e-3 * (1 + 0.1 * drafter.size))
+                        lambda _, drafter, *__: 1e-3 * (1 + 0.1 * (drafter.most + 1)))
     rows, out = rows_of("serve", "--rows", "1", "2", "--max-new-tokens", "6", "--gamma", "9", "--rate", rate)
     assert [(row["rows"], row["method"]) for row in rows] == [(count, way) for count in (1, 2)
                                                            for way in ("plain", "chain 9", "by-load")]
@@ -519,7 +519,7 @@ def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, m
 def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeypatch):
     most = []
     monkeypatch.setattr("nanospec.cli.bench.serve.served", lambda _, drafter, *more: most.append(
-        drafter.memory.most if drafter.size > 1 else None) or SERVED)
+        drafter.memory.most if drafter.most else None) or SERVED)
     rows_of("serve", "--rows", "1", "--gamma", "3", "--drafters", "suffix", "hybrid", "--remember", "77")
     assert most == 3 * [None, 77, 77]
 

@@ -97,9 +97,9 @@ def after(plain: Written, *questions: str) -> str:
     return same("".join(plain.answer(question) + "\n" for question in questions))
 
 
-@pytest.mark.parametrize("drafter", [name for name, entry in DRAFTERS.items() if not entry.needs_draft])
+@pytest.mark.parametrize("drafter", [name for name, entry in DRAFTERS.items() if not entry.needs_draft_model])
 def test_earlier_turns_are_remembered(run, model, drafter):
-    gamma = ["--gamma", "3"] if DRAFTERS[drafter].sized_by == "gamma" else []
+    gamma = ["--gamma", "3"] if DRAFTERS[drafter].takes == "gamma" else []
     status, out, err = run("the the\nHe\n  t t t  \n", "--temperature", "0", "--max-new-tokens", "8",
                            "--drafter", drafter, *gamma)
     assert status == 0 and same(out) == after(Written(model, 8), "the the", "He", "t t t") and len(told_of(err)) == 3

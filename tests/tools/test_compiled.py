@@ -285,12 +285,13 @@ class Given(Dice):
 def test_the_compiled_round_is_exact(name, backend):
     """Every path of a round is walked eagerly; the compiled round, led down the same path, must end where it ends."""
     ids, drafter = [1, 2, 0], DRAFTERS[name]()
-    given, dice, found, ends = Given(drafter.uniforms + drafter.size), Midpoints(), {}, []
+    given, dice, found, ends = Given(drafter.uniforms + drafter.most + 1), Midpoints(), {}, []
 
     def text_of():
-        text = Text([ids], 2 * drafter.size, 3)
+        text = Text([ids], 2 * (drafter.most + 1), 3)
         cache, _ = prefill(TARGET, text)
-        drafter.begin(text, [0], None)
+        drafter.begin(text)
+        drafter.read(text, [0], None)
         return text, cache
 
     def play(text, cache, its_dice, compiler=lambda step, text, dice: step):

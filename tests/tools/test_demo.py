@@ -136,7 +136,7 @@ def test_temperature_zero_says_how_close_the_call_was(monkeypatch):
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_the_steps_of_every_drafter(run, drafter):
-    shape = ["--shape", "2", "1"] if DRAFTERS[drafter].sized_by == "topology" else []
+    shape = ["--shape", "2", "1"] if DRAFTERS[drafter].takes == "shape" else []
     status, out, _ = run("--step", "--drafter", drafter, "--temperature", "0.8", *shape)
     assert status == 0 and out.startswith("round 1\n")
     coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", out)

@@ -165,4 +165,4 @@ def test_numbers_of_every_kind_are_numbers():
     assert theory.expected_tokens(numpy.float64(0.5), numpy.int64(1)) == theory.expected_tokens(0.5, 1) == 1.5
     assert theory.expected_tokens(1, 5) == 6 and theory.expected_tokens(1 + 1e-9, 1) > 2         # as it is measured
     assert theory.speedup(torch.tensor([0.5, 1.0]), 1, torch.tensor(0.5)).tolist() == pytest.approx([1.0, 2.0 / 1.5])
-    assert ModelDrafter(DRAFT, numpy.int64(3)).size == 4 and PromptLookup(numpy.int32(2)).size == 3
+    assert ModelDrafter(DRAFT, numpy.int64(3)).most == 3 and PromptLookup(numpy.int32(2)).most == 2

@@ -385,7 +385,7 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
     monkeypatch.setattr(large, "ModelDrafter", lambda draft,
                         gamma: SimpleNamespace(begin=lambda *_: None, uniforms=gamma,
-                                                                                   size=gamma + 1))
+                                                                                   most=gamma))
     found = large.simulated(target, None, alphas=(.25, .5, .75), gammas=(2,), rows=(4,), context=3)
     assert [row["speedup"] for row in found] == pytest.approx([expected_tokens(a, 2) / 3 for a in (.25, .5, .75)])
     assert [(row["plain"], row["round"]) for row in found] == [(3, 6)] * 3
@@ -398,7 +398,7 @@ def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):
     monkeypatch.setattr(large, "pace", lambda step, kv_length, *_: lengths.append(kv_length) or (1.0, 1.0))
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
     monkeypatch.setattr(large, "ModelDrafter", lambda draft, gamma: SimpleNamespace(begin=lambda *_: None, uniforms=1,
-                                                                                    size=gamma + 1))
+                                                                                    most=gamma))
     large.simulated(target, None, alphas=(.5,), gammas=(1, 3), rows=(2,), context=3, repeats=5)
     assert lengths == [3 + 9 * 4] * 4
 

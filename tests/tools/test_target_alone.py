@@ -9,6 +9,7 @@ from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
+from nanospec.methods.index import WITHOUT_DRAFT
 from tests.small_gguf import write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
@@ -26,7 +27,7 @@ def alone(tmp_path, monkeypatch):
     return tmp_path / "a.gguf"
 
 
-@pytest.mark.parametrize("drafter", [None, "lookup", "suffix-tree", "lookahead"])
+@pytest.mark.parametrize("drafter", [None, *WITHOUT_DRAFT])
 def test_demo(alone, capsys, drafter):
     named = ["--drafter", drafter] if drafter else []
     json_file = alone.with_suffix(".json")
@@ -43,7 +44,7 @@ def test_demo(alone, capsys, drafter):
 def test_bench(alone, capsys, tmp_path):
     argv = ["--weights", str(alone), "--device", "cpu", "--prompts", "1", "--temperatures", "0", "--gammas", "2",
             "--max-new-tokens", "8", "--json", str(tmp_path / "a.json")]
-    for drafters, names in ([], ["suffix"]), (["--drafters", "all"], ["lookup", "suffix", "suffix-tree", "lookahead"]):
+    for drafters, names in ([], ["suffix"]), (["--drafters", "all"], WITHOUT_DRAFT):
         assert bench.main([*argv, *drafters]) == 0
         rows = json.loads((tmp_path / "a.json").read_text())
         assert [row["drafter"] for row in rows] == names and {row["draft"] for row in rows} == {"none"}

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from nanospec.cli.bench.prompts import held_out_prompts
-from nanospec.cli.method_options import chosen_drafters, read_pair
+from nanospec.cli.method_options import check_remember, chosen_drafters, read_pair
 from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import show_table
 from nanospec.dice import Dice
@@ -26,8 +26,8 @@ from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import source_of
-from nanospec.methods.index import check_remember, method_of
-from nanospec.methods.lengths.by_load import Costs, WatchedByLoad
+from nanospec.methods.index import method_of
+from nanospec.methods.lengths.by_load import Costs, WatchedByLoad, nothing_drafted
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.serving.request import PIECE
@@ -43,10 +43,10 @@ FEWEST = 8              # requests: what a single one takes is much luck
 class NoDraft(Drafter):
     """Plain decoding."""
 
-    size, fixed = 1, True
+    most, fixed = 0, True
 
     def propose(self, text: Text, *_: Any, **more: Any) -> Draft:
-        return Draft.nothing(text)
+        return nothing_drafted(text)
 
 
 def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
@@ -67,7 +67,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
                   temperature, None, None, seed,
-                  1 + max([most, *(method.gamma for method in methods)]))
+                  max([most, *(method.gamma for method in methods)]))
     where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
     makers |= {method.name: method.make for method in methods}
@@ -110,7 +110,7 @@ def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> 
     server = Server(target, drafter, rows, context=target.config.context)
     reading = -(-len(ids) // PIECE)
     for seed in range(rows):
-        server.submit(ids, max_new_tokens=(STEPS + 2) * drafter.size, seed=seed)
+        server.submit(ids, max_new_tokens=(STEPS + 2) * (drafter.most + 1), seed=seed)
     return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)
 
 

@@ -30,16 +30,15 @@ from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
 from nanospec.cli.bench.questions import Others, read_questions
-from nanospec.cli.method_options import (chosen_drafters, options_of, read_pair, takes_shape,
-                                         topology_of)
+from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
+                                         takes_shape, topology_of)
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.files.checkpoint import WEIGHTS, draft_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.index import (DRAFTERS, WITHOUT_DRAFT, Method, check_fixed, method_of,
-                                    most_drafted)
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, method_of, most_drafted
 
 COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
@@ -78,8 +77,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given "
                            "shape")
     if compile:
-        check_fixed(named, rules, "--compile")
-    by_gamma = not shape and any(DRAFTERS[drafter].sized_by == "gamma" for drafter in named)
+        check_fixed(named, rules)
+    by_gamma = not shape and any(DRAFTERS[drafter].takes == "gamma" for drafter in named)
     several = max(map(len, (temperatures, drafts, rules, named))) > 1
     if answers and (several or by_gamma and len(gammas) > 1):
         raise RequestError("--answers is for one method, of one gamma, at one temperature")
@@ -105,7 +104,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
     for name, pair in pairs.items():
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
-                      1 + max((method.gamma for method in first[name]), default=0))
+                      max((method.gamma for method in first[name]), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
         setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)

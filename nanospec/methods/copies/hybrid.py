@@ -36,7 +36,6 @@ which would pay for both in every round.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -46,7 +45,8 @@ from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_has
 from nanospec.methods.copies.memory import Memory
-from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.acceptance_rate import Acceptance
+from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
 from nanospec.methods.trees.tree_draft import sent
 from nanospec.text import Text
@@ -60,8 +60,8 @@ class Hybrid(Drafter):
     remember: how many tokens of earlier requests are kept.
     copied: of every text, how many tokens before the copy agree, and the copy; 0 and none where the
     other drafts.
-    judged, accepted: copied tokens of each class; read, as by ByLoad, when the next round begins.
-    chances: their ratio.
+    acceptance: of copied tokens, by classes of matches; read, as by ByLoad, when the next round
+    begins. chances: its shares, as numbers.
     classes, exist (B, m): of this round's copied tokens, and which there are.
     copies (B,): which texts have any.
     since: of texts that have copied since the draft model last read them, how many tokens they had
@@ -69,29 +69,30 @@ class Hybrid(Drafter):
     """
 
     LONGEST, CLASSES = 16, 6                    # how many tokens are compared; classes of matches
-    TRUST, PRIOR = 4.0, 0.8  # each begins as if TRUST had been judged, PRIOR n / (n + 1) accepted
-    MEMORY = 0.98                           # what a round still weighs when the next one is over
+    PRIOR = 0.8                                 # PRIOR n / (n + 1) of a match of n, at first
 
+    learns, looks_around, remembers = "length", True, True
     per_row = ("other", "since", "memory")
-    text: Any = None                            # a Text, once there is one
 
     def __init__(self, other: ByLoad, v: Mapping[int, float], remember: int = 0):
         check_has("the drafter beside the copies", other, "one that says what it brings",
                   "goodput", "skip")
         self.other, self.v, self.layers = other, check_calls(v), other.layers
-        self.size = max(*v, other.size)
+        self.most = max(max(v) - 1, other.most)
         self.since: dict[int, int] = {}
         self.memory = Memory(remember)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """New requests. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            # tokens, the fewest of a class.
-            matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
-            self.text, self.judged = text, torch.full_like(matches, self.TRUST)
-            self.since.clear()
-            self.accepted = self.TRUST * self.PRIOR * matches / (matches + 1)
-        self.other.begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        # tokens, the fewest of a class.
+        matches = 2.0 ** torch.arange(self.CLASSES, device=text.tokens.device)
+        self.acceptance = Acceptance(self.PRIOR * matches / (matches + 1))
+        self.since.clear()
+        self.other.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests."""
+        self.other.read(text, rows, hidden)
         for b in rows:
             self.since.pop(b, None)
             self.memory.begin(b)
@@ -100,8 +101,7 @@ class Hybrid(Drafter):
                 lag: int = 0) -> Draft:
         """A copy or not for each text. If one wants none, the draft model drafts for all."""
         rate, texts = max(self.other.goodput(len(text.tokens))), text.ids()
-        sums = zip(self.accepted.tolist(), self.judged.tolist())        # the device has them by now
-        self.chances = [accepted / judged for accepted, judged in sums]
+        self.chances = self.acceptance.share.tolist()           # the device has them by now
         self.memory.read_all(texts, dice, sampling)
         self.copied = [self._copy(b, rate) for b in range(len(texts))]
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
@@ -109,8 +109,8 @@ class Hybrid(Drafter):
         # it work.
         tokens, self.classes = sent(text.tokens.device,
                                     ([copy for _, copy in self.copied], -1), (classes, 0))
-        drafted = Draft.nothing(text) if all(copy for _, copy in self.copied) else self._drafted(
-            texts, text, sampling, dice, kv_length, lag)
+        drafted = (nothing_drafted(text) if all(copy for _, copy in self.copied) else
+                   self._drafted(texts, text, sampling, dice, kv_length, lag))
         for b, (_, copy) in enumerate(self.copied):
             if copy:
                 self.since.setdefault(b, len(texts[b]))
@@ -160,16 +160,12 @@ class Hybrid(Drafter):
         return min((n - 1).bit_length(), self.CLASSES - 1)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Both learn how often their tokens are accepted."""
         of_the_other = Draft(draft.tokens, draft.q_draft * ~self.copies[:, None, None], draft.steps)
-        self.other.commit(of_the_other, path, count, p_target, hidden)
+        self.other.commit(of_the_other, path, count, p_target, hidden, logits)
         m = self.exist.shape[1]
         betas = acceptance(p_target[:, :m], draft.q_draft[:, 1:m + 1])                      # (B, m)
-        betas = betas.nan_to_num().to(self.accepted)
         # What was accepted, and the first that was rejected.
         judged = (self.exist & (torch.arange(m, device=count.device) <= count[:, None])).to(betas)
-        classes = self.classes.flatten()
-        judged, accepted = judged.flatten(), (judged * betas).flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged)
-        self.accepted = (self.MEMORY * self.accepted).index_add(0, classes, accepted)
+        self.acceptance.learn(judged, judged * betas.nan_to_num(), self.classes)

@@ -49,7 +49,7 @@ class Lookahead(CopyingDrafter):
     device when the target has answered: the answers become lists.
     """
 
-    per_row, sized_by = ("of",), "itself"
+    takes, learns, per_row = "", "tokens", ("of",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
@@ -58,10 +58,10 @@ class Lookahead(CopyingDrafter):
             raise RequestError("lookahead needs a window of 1 or more, n-grams of 2 or more tokens "
                                f"and 0 or more guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
-        self.size = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
+        self.most = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
         self.of: dict[int, Columns] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: empty pools, and the prompt's end as first window; any would do."""
         end = text.last(self.window + self.ngram - 2).tolist()
         for b in rows:
@@ -73,7 +73,7 @@ class Lookahead(CopyingDrafter):
         return self.of[b].tree(ids[-1])
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """The target's likeliest tokens after the columns are a level; columns go into the pool."""
         for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
             self.of[b].advance(likeliest)

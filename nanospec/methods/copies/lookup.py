@@ -34,11 +34,11 @@ class PromptLookup(CopyingDrafter):
     per_row = ("seen",)
 
     def __init__(self, count: int = 8, longest: int = 3, earliest: bool = False):
-        self.size = check_gamma(count, "count")
-        self.longest, self.earliest = check_gamma(longest, "longest") - 1, earliest
+        self.most = check_gamma(count, "count")
+        self.longest, self.earliest = check_gamma(longest, "longest"), earliest
         self.seen: dict[int, Seen] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
             self.seen[b] = Seen()
@@ -47,7 +47,7 @@ class PromptLookup(CopyingDrafter):
         """What followed the longest match; row 0 alone where there is none."""
         self.seen[b] = self.seen[b].read(ids)
         tree = Tree(ids[-1])
-        tree.extend(0, self.seen[b].copy(self.size - 1, self.longest, self.earliest)[1])
+        tree.extend(0, self.seen[b].copy(self.most, self.longest, self.earliest)[1])
         return tree
 
 

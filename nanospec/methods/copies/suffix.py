@@ -51,7 +51,7 @@ class SuffixDrafter(Drafter):
     in a tree it is 3 beside it; share 1/3.
     """
 
-    per_row = ("memory",)
+    needs_draft_model, remembers, per_row = False, True, ("memory",)
 
     def __init__(self, count: int = 8, past: Sequence[Sequence[int]] = (), tree: bool = False,
                  longest: int = 8, least: float = 0.1, remember: int = 0):
@@ -60,15 +60,18 @@ class SuffixDrafter(Drafter):
             check_ids("a past text", ids)
         if not 0 < least <= 1:
             raise RequestError(f"least must lie in (0, 1], got {least}")
-        self.size, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest") - 1
+        self.most, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest")
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
         self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """New requests: forget the last ones of these rows, not the past."""
+    def begin(self, text: Text) -> None:
+        """A batch begins. RequestError for past texts of another vocabulary."""
         if not all(0 <= token < text.vocab_size for past in self.past for token in past.ids):
             raise RequestError(f"a past text has a token outside 0..{text.vocab_size - 1}: is it "
                                "this target's tokenizer?")
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """New requests: forget the last ones of these rows, not the past."""
         for b in rows:
             self.memory.begin(b)
 
@@ -101,7 +104,7 @@ class SuffixDrafter(Drafter):
         while True:
             for part, token, further in self._children(places):
                 heapq.heappush(heap, (-share * part, next(number), row, token, further))
-            if not heap or -heap[0][0] < self.least or len(tree.tokens) == self.size:
+            if not heap or -heap[0][0] < self.least or len(tree.tokens) > self.most:
                 return expected, tree
             minus_share, _, parent, token, places = heapq.heappop(heap)
             row, share = tree.add(parent, token), -minus_share

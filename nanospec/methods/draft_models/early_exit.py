@@ -110,6 +110,7 @@ class ExitReader(GPTTreeReader):
     """
 
     model: FirstBlocks
+    text: Text
     offered: Cache | None = None
     shared = False
 
@@ -120,14 +121,19 @@ class ExitReader(GPTTreeReader):
     def per_row(self) -> tuple[str, ...]:
         return () if self.shared else ("cache",)
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """A new text is drafted for in the target's cache, if it has offered one of this shape."""
-        if text is not self.text:
-            offered, self.offered, self.shared = self.offered, None, False
-            if offered and offered.kv.shape[2:4] == text.tokens.shape:
-                self.text, self.cache, self.shared = text, offered, True
+    def begin(self, text: Text) -> None:
+        """A batch is drafted for in the target's cache, if it has offered one of this shape."""
+        offered, self.offered, self.text = self.offered, None, text
+        self.shared = bool(offered and offered.kv.shape[2:4] == text.tokens.shape)
+        if offered and self.shared:
+            self.cache = offered
+        else:
+            super().begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+        """Read the prompts, unless they lie in this cache: the target has read them."""
         if not self.shared:
-            super().begin(text, rows, hidden)
+            super().read(text, rows, hidden)
 
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
         if self.shared and text is not self.text:

@@ -30,7 +30,7 @@ class LearnedReader:
     """
 
     per_row: tuple[str, ...] = ("kept",)
-    text: Text | Any = None
+    text: Text
     lag = 1
 
     def __init__(self, model: Learned, depth: int):
@@ -40,17 +40,22 @@ class LearnedReader:
                                f"the other, asked for {depth}")
         self.model, self.depth, self.layers = model, depth, model.layers
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
+    def begin(self, text: Text) -> None:
+        """A batch begins, as for Drafter."""
+        own, target = self.model.vocab_size, text.vocab_size
+        if target != own:
+            raise RequestError(f"the draft model has a vocabulary of {own} tokens, the target "
+                               f"one of {target}")
+        self.text = text
+        self.kept = torch.zeros(*text.tokens.shape, len(self.layers), self.model.channels,
+                                dtype=self.model.dtype, device=text.tokens.device)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
         """New requests, as for Drafter."""
-        made_for = self.model.vocab_size, self.model.channels
-        target = text.vocab_size, hidden.shape[3]
-        if target != made_for:
-            raise RequestError(f"the draft model has a vocabulary of {made_for[0]} tokens and "
-                               f"reads hidden states of {made_for[1]} channels, the target has "
-                               f"{target[0]} and {target[1]}")
-        if text is not self.text:
-            self.text, shape = text, (*text.tokens.shape, *hidden.shape[2:])
-            self.kept = hidden.new_zeros(shape, dtype=self.model.dtype)
+        own, target = self.model.channels, hidden.shape[3]
+        if target != own:
+            raise RequestError(f"the draft model reads hidden states of {own} channels, the "
+                               f"target's have {target}")
         self.kept[list(rows), 1:hidden.shape[1] + 1] = hidden.to(self.kept)
 
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
@@ -105,14 +110,17 @@ class TextReader(LearnedReader):
         super().__init__(model, depth)
         self.lag = depth + 1
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
+    def begin(self, text: Text) -> None:
+        """A batch begins: a new cache for it."""
+        super().begin(text)
+        B, S = text.tokens.shape
+        self.table = self.model.rope(S + (self.model.deepest or 0))
+        self.cache = self._new_cache(B, S)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | Any) -> None:
         """Read the prompts of new requests but for their last tokens."""
-        new, rows = text is not self.text, list(rows)
-        super().begin(text, rows, hidden)
-        if new:
-            B, S = text.tokens.shape
-            self.table = self.model.rope(S + (self.model.deepest or 0))
-            self.cache = self._new_cache(B, S)
+        rows = list(rows)
+        super().read(text, rows, hidden)
         width = int(text.length[rows].max()) - 1
         if width:
             part = self._new_cache(len(rows), width)

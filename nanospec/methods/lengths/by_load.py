@@ -22,7 +22,7 @@ others use the machine. So `WatchedByLoad` looks at what its rounds really take,
 it: what a round costs, by how many texts there are and how many tokens are drafted.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
@@ -33,6 +33,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError, one_line
+from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
@@ -48,18 +49,15 @@ class ByLoad(ModelDrafter):
     seconds(rows, gamma): of a round with this number of texts and draft tokens, in any unit.
     new: how many of a text's last tokens, at most, were written in rounds in which the draft model
     read nothing.
-    judged, accepted: draft tokens; numbers of the device, which are read when the next round
-    begins: then it has nothing to do, and nothing has to be waited for.
+    acceptance: of all draft tokens. It is read when the next round begins: then the device has
+    nothing to do, and nothing has to be waited for. In a silence it goes back to what it was at
+    first, so that a draft is tried again.
     """
 
     TRUST, PRIOR = 16.0, 0.6    # it begins as if TRUST had been judged, and PRIOR of them accepted
-    MEMORY = 0.98               # what a round still weighs when the next one is over
     MARGIN = 1.03               # how much better another gamma has to be
 
-    fixed, per_row = False, ("reader",)
-    text: Any = None                    # a Text, once there is one
-    judged: Any
-    accepted: Any
+    fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
     def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
         super().__init__(draft, most)
@@ -68,16 +66,17 @@ class ByLoad(ModelDrafter):
                                f"{one_line(repr(seconds))}")
         self.seconds = seconds
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            self.text, self.judged, self.accepted, self.gamma, self.new = text, 0.0, 0.0, 0, 0
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        super().begin(text)
+        begins = torch.tensor([self.PRIOR], device=text.tokens.device)
+        self.acceptance = Acceptance(begins, self.TRUST, lasting=self.TRUST)
+        self.gamma = self.new = 0
 
     @property
     def alpha(self) -> float:
         """Accepted draft tokens, of those that were judged."""
-        return (self.TRUST * self.PRIOR + float(self.accepted)) / (self.TRUST + float(self.judged))
+        return float(self.acceptance.share)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -85,7 +84,7 @@ class ByLoad(ModelDrafter):
         self.gamma = self.best(len(text.tokens))
         if not self.gamma:
             self.skip(1)
-            return Draft.nothing(text)
+            return nothing_drafted(text)
         if self.new:
             lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
         self.new = 0
@@ -98,25 +97,28 @@ class ByLoad(ModelDrafter):
     def best(self, rows: int) -> int:
         """The gamma of the greatest goodput, or the one before where that is about as good."""
         goodput = self.goodput(rows)
-        best = max(range(self.size), key=goodput.__getitem__)
+        best = max(range(self.most + 1), key=goodput.__getitem__)
         return best if goodput[best] > self.MARGIN * goodput[self.gamma] else self.gamma
 
     def goodput(self, rows: int) -> list[float]:
         """Of 0, 1, ... draft tokens: expected tokens of a text a second."""
         alpha = self.alpha
         return [expected_tokens(alpha, gamma) / self.seconds(rows, gamma)
-                for gamma in range(self.size)]
+                for gamma in range(self.most + 1)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
-        """Learn how often draft tokens are accepted.
+               hidden: Tensor | None, logits: Tensor) -> None:
+        """Learn how often draft tokens are accepted."""
+        super().commit(draft, path, count, p_target, hidden, logits)
+        drafted = draft.exist.sum(-1)           # (B,), draft tokens of each text
+        self.acceptance.learn(torch.minimum(count + 1, drafted), torch.minimum(count, drafted),
+                              torch.zeros_like(drafted))
 
-        Rounds without a draft forget, so that one is tried again.
-        """
-        super().commit(draft, path, count, p_target, hidden)
-        drafted = (draft.q_draft.sum(-1) > 0).sum(-1)           # (B,), draft tokens of each text
-        self.judged = self.MEMORY * self.judged + torch.minimum(count + 1, drafted).sum()
-        self.accepted = self.MEMORY * self.accepted + torch.minimum(count, drafted).sum()
+
+def nothing_drafted(text: Text) -> Draft:
+    """Row 0 alone: the round is a step of plain decoding."""
+    last = text.last(1)
+    return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
 
 
 class Costs:
@@ -161,8 +163,8 @@ class WatchedByLoad(ByLoad):
         return draft
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
-        super().commit(draft, path, count, p_target, hidden)
-        float(self.judged)              # waits for the device: the clock is to see what it has done
+               hidden: Tensor | None, logits: Tensor) -> None:
+        super().commit(draft, path, count, p_target, hidden, logits)
+        self.alpha                      # waits for the device: the clock is to see what it has done
         if self.usual:
             self.seconds.saw(len(count), self.gamma, perf_counter() - self.began)

@@ -36,7 +36,7 @@ lessons/20_what_a_stopping_rule_may_see.py walks it.
 Left out: K from what calls cost, as by_load.py has gamma.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -45,6 +45,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
+from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.probs import probs
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -54,42 +55,35 @@ from nanospec.theory import acceptance
 class BySurvival(ModelDrafter):
     """At most gamma draft tokens for a text, and half as many for each on average.
 
+    acceptance: of each class of sureness, the draft's greatest probability.
+
     From the draft token with which the budget could be spent, it waits for the device after every
     one: whether there will be another depends on it.
     """
 
-    CLASSES = 8                         # of sureness, the draft's greatest probability
-    TRUST, MEMORY = 4.0, 0.98           # as in stopping.py's Goodput
-
-    fixed, per_row = False, ("reader",)
-    text: Any = None                    # a Text, once there is one
+    fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
     def __init__(self, draft: Any, gamma: int = 8):
         super().__init__(draft, gamma)
         self.budget = (gamma + 1) // 2
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts. What is known of acceptance holds for one batch of texts."""
-        if text is not self.text:
-            middle = (torch.arange(self.CLASSES, device=text.tokens.device) + 0.5) / self.CLASSES
-            self.text, self.judged = text, torch.full_like(middle, self.TRUST)
-            self.accepted = self.TRUST * (1 + middle) / 2
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """A batch begins. What is known of acceptance holds for one."""
+        super().begin(text)
+        self.acceptance = by_sureness(text.tokens.device)
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """Drafts go on until no further place could be among the K."""
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, classes, survival = [text.last(1)[:, 0]], [], [], []
-        chance, stands = self.accepted / self.judged, torch.ones(B, device=device)
-        while len(tokens) < self.size:
+        chance, stands = self.acceptance.share, torch.ones(B, device=device)
+        while len(q_draft) < self.most:
             if q_draft:
                 logits = self.reader.step(tokens[-1][:, None], kv_length)[:, 0]             # (B, V)
             else:
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
-            sure = probs(logits).amax(-1)
-            places = (sure.nan_to_num() * self.CLASSES).long()      # a text with NaN fails alone
-            classes.append(places.clamp(max=self.CLASSES - 1))
+            classes.append(sureness(probs(logits).amax(-1)))
             stands = stands * chance[classes[-1]]
             survival.append(stands)
             q_draft.append(sampling(logits))
@@ -114,15 +108,12 @@ class BySurvival(ModelDrafter):
         return F.one_hot(order[:self.budget * B] % B, B).sum(0)     # bincount would wait
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Learn how often draft tokens of each class are accepted."""
-        super().commit(draft, path, count, p_target, hidden)
+        super().commit(draft, path, count, p_target, hidden, logits)
         most = self.classes.shape[1]
         betas = acceptance(p_target[:, :most], draft.q_draft[:, 1:most + 1])            # (B, most)
-        betas = betas.clamp(max=1).nan_to_num().to(self.judged)     # a text with NaN fails alone
+        betas = betas.clamp(max=1).nan_to_num()         # a text with NaN fails alone
         place, ends = torch.arange(most, device=betas.device), torch.minimum(count + 1, self.counts)
         judged = (place < ends[:, None]).to(betas)
-        classes = self.classes.flatten()
-        self.judged = (self.MEMORY * self.judged).index_add(0, classes, judged.flatten())
-        self.accepted = (self.MEMORY * self.accepted).index_add(
-            0, classes, (judged * betas).flatten())
+        self.acceptance.learn(judged, judged * betas, self.classes)

@@ -47,16 +47,16 @@ class DynamicDrafter(ModelDrafter):
     it.
     """
 
-    fixed, per_row = False, ("reader", "of")
+    fixed, learns, per_row = False, "length", ("reader", "of")
 
     def __init__(self, draft: Any, when: StoppingRule, gamma: int = 8):
         super().__init__(draft, gamma)
         check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
         self.when, self.of = when, {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: read the prompts, and forget what the last requests taught."""
-        super().begin(text, rows, hidden)
+        super().read(text, rows, hidden)
         for b in rows:
             self.of[b] = copy(self.when)
             self.of[b].begin()
@@ -68,7 +68,7 @@ class DynamicDrafter(ModelDrafter):
         tokens, q_draft, steps, unknown = [], [], 0, float("nan")
         self.sure = [[] for _ in range(B)]          # the draft's own probability of every token
         grows, known = [True] * B, list[bool]()     # known: to the device, as `on`
-        while len(tokens) < self.size - 1:
+        while len(tokens) < self.most:
             grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):
                 break
@@ -98,9 +98,9 @@ class DynamicDrafter(ModelDrafter):
         return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_rows, steps)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Every text's rule learns how many of its draft tokens were accepted."""
-        super().commit(draft, path, count, p_target, hidden)
+        super().commit(draft, path, count, p_target, hidden, logits)
         betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])
         betas = betas.nan_to_num()                  # a text with NaN fails alone
         numbers = torch.cat([count[:, None], betas], 1).tolist()                            # waits

@@ -7,7 +7,6 @@ can be made to follow the acceptance. It gained a little at temperature 0, and w
 fixed length.
 """
 
-from bisect import bisect
 from collections.abc import Mapping
 from math import prod
 from numbers import Integral, Real
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import RequestError, check_numbers, one_line
+from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.theory import check_formula, expected_tokens, speedup
 
 
@@ -118,21 +118,16 @@ class Goodput(StoppingRule):
        go on.
     """
 
-    EDGES = [i / 8 for i in range(1, 8)]    # of the classes
-    TRUST = 4.0         # each begins as if TRUST had been judged, and (1 + sure) / 2 accepted
-    MEMORY = 0.98       # what a round still weighs when the next one is over
-
     def __init__(self, c: float, v: Mapping[int, float]):
         check_formula(c=c)
         self.c, self.v = c, check_calls(v)
 
     def begin(self) -> None:
-        self.judged = [self.TRUST] * 8
-        self.accepted = [self.TRUST * (1 + (i + 0.5) / 8) / 2 for i in range(8)]
+        self.acceptance = by_sureness(dtype=torch.float64)
         self._settle()
 
     def goes_on(self, sure: list[float]) -> bool:
-        stand = prod(self.accepted[i] / self.judged[i] for i in self._classes(sure))
+        stand = prod(self.chances[i] for i in sureness(torch.tensor(sure)).tolist())
         rows = len(sure) + 1                        # what the target has to read already
         return not sure or any(
             stand * (expected_tokens(self.alpha, more) - 1)
@@ -140,19 +135,16 @@ class Goodput(StoppingRule):
             for more in range(1, max(self.v) - rows + 1))
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        self.judged = [self.MEMORY * part for part in self.judged]
-        self.accepted = [self.MEMORY * part for part in self.accepted]
-        for i, beta in zip(self._classes(sure), betas):
-            self.judged[i] += 1
-            self.accepted[i] += beta
+        shares = torch.tensor(betas, dtype=torch.float64)
+        self.acceptance.learn(torch.ones_like(shares), shares,
+                              sureness(torch.tensor(sure[:len(betas)], dtype=torch.float64)))
         self._settle()
 
-    def _classes(self, sure: list[float]) -> list[int]:
-        return [bisect(self.EDGES, own) for own in sure]
-
     def _settle(self) -> None:
-        """alpha, and rate: tokens of a target step, in rounds of the best fixed length."""
-        self.alpha = sum(self.accepted) / sum(self.judged)
+        """chances: the shares. alpha, and rate: tokens of a target step, in rounds of the best
+        fixed length.
+        """
+        self.chances, self.alpha = self.acceptance.share.tolist(), float(self.acceptance.overall)
         self.rate = max(speedup(self.alpha, tokens - 1, self.c, self.v[tokens])
                         for tokens in self.v if tokens > 1)
 

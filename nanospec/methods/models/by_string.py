@@ -52,17 +52,16 @@ class StringDrafter(CopyingDrafter):
     whether the text has ended.
     """
 
-    per_row = ("kept",)
+    needs_draft_model, per_row = True, ("kept",)
 
     def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any,
                  gamma: int = 4):
         check_model("the draft model", draft)
-        self.draft, self.gamma = draft, gamma
+        self.draft, self.most = draft, check_gamma(gamma, "gamma")
         self.draft_tokenizer, self.target_tokenizer = draft_tokenizer, target_tokenizer
-        self.size = check_gamma(gamma, "gamma")
         self.kept: dict[int, ReadText] = {}
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
             self.kept[b] = ReadText(self.draft)
@@ -73,10 +72,10 @@ class StringDrafter(CopyingDrafter):
         begins = ids[:len(target.begin)] == target.begin
         read = ([*draft.begin, *translated(ids[len(target.begin):], target, draft)] if begins
                 else translated(ids, target, draft))
-        own = self.kept[b].likeliest(read or [draft.end_of_text], self.gamma, draft.end_of_text)
+        own = self.kept[b].likeliest(read or [draft.end_of_text], self.most, draft.end_of_text)
         tokens = translated(own, draft, target)
         tree = Tree(ids[-1])
-        tree.extend(0, tokens[:self.gamma])
+        tree.extend(0, tokens[:self.most])
         return tree
 
 

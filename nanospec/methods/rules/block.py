@@ -92,3 +92,6 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     # w p where nothing is left.
     left = residual(weight * p_target[b, accepted], q_after[b, accepted])
     return accepted, dice.pick(left)
+
+
+verify_block.fixed_for_chains = True        # type: ignore[attr-defined]    # of a tree it is not

@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma, check_ids
+from nanospec.methods.trees.shapes import check_topology
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.methods.trees.tree_reader import TreeOfModel, tree_reader_of
 from nanospec.text import Text
@@ -54,26 +54,20 @@ class TreeDrafter(TreeOfModel):
     Example: topology [-1, 0, 0, 1] drafts two tokens, and one more after the first of them.
     """
 
-    sized_by = "topology"
+    takes = "shape"
 
     def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
-        check_ids("a topology", topology)
-        self.size = check_gamma(len(topology) - 1, "the rows of a topology but its root")
-        self.independent = independent
-        if topology[0] != -1 or any(not 0 <= parent < row
-                                    for row, parent in enumerate(topology[1:], 1)):
-            raise RequestError("a topology has -1 for its root and an earlier row for every "
-                               f"other, got {topology}")
-        self.topology = in_drawing_order(topology)
+        self.topology = in_drawing_order(check_topology(topology))
+        self.most, self.independent = len(topology) - 1, independent
         self.ancestors = [[0]]                          # of every row, from the root down to itself
         for row, parent in enumerate(self.topology[1:], 1):
             self.ancestors.append([*self.ancestors[parent], row])
         self.reader = tree_reader_of(draft, len(self.ancestors[-1]) - 1)
         self.layers = self.reader.layers
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
-        """Read the prompts, and lay out the levels on the text's device."""
-        super().begin(text, rows, hidden)
+    def begin(self, text: Text) -> None:
+        """Make room for these texts, and lay out the levels on their device."""
+        super().begin(text)
         device = text.tokens.device
         self.parents = torch.tensor(self.topology, device=device)                           # (n,)
         self.levels, above = [], []

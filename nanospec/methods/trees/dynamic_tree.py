@@ -38,7 +38,7 @@ class DynamicTree(TreeOfModel):
     uniforms = 0                                            # none is taken
 
     def __init__(self, draft: Any, count: int = 8, width: int = 2, depth: int | None = None):
-        self.size, self.width = check_gamma(count, "the draft tokens of a tree"), width
+        self.most, self.width = check_gamma(count, "the draft tokens of a tree"), width
         check_numbers(Integral, width=width, depth=1 if depth is None else depth)
         for name, number in ("width", width), ("depth", 1 if depth is None else depth):
             if number < 1:
@@ -77,7 +77,7 @@ class DynamicTree(TreeOfModel):
     def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor,
                 sures: Tensor) -> TreeDraft:
         """The most confident of all rows, in the order in which they were made."""
-        best = sures.sort(descending=True, stable=True).indices[:, :self.size - 1]
+        best = sures.sort(descending=True, stable=True).indices[:, :self.most]
         chosen = best.sort().values                                                 # (B, n)
         # A row's number in the draft.
         row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import product
 from numbers import Real
 
-from nanospec.errors import MOST_ROWS, RequestError, check_gamma, one_line
+from nanospec.errors import MOST_ROWS, RequestError, check_gamma, check_ids, one_line
 
 Topology = list[int]
 
@@ -66,6 +66,17 @@ def published(tree: list) -> Topology:
     if not paths or len(set(paths)) < len(paths):
         raise ValueError("a tree has a child, and none twice")
     return of_paths(paths)
+
+
+def check_topology(topology: Sequence[int]) -> Topology:
+    """It, if these are the parents of a tree's rows, breadth first or not; or RequestError."""
+    check_ids("a topology", topology)
+    check_gamma(len(topology) - 1, "the rows of a topology but its root")
+    if topology[0] != -1 or any(not 0 <= parent < row
+                                for row, parent in enumerate(topology[1:], 1)):
+        raise RequestError("a topology has -1 for its root and an earlier row for every other, got "
+                           f"{topology}")
+    return list(topology)
 
 
 def check_chances(accepted: Sequence[float], size: int) -> None:

@@ -129,6 +129,8 @@ def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
 class CopyingDrafter(Drafter):
     """What drafters share that draw nothing: all follows from a text's tokens."""
 
+    needs_draft_model = False
+
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         return drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)

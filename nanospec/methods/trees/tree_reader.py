@@ -89,11 +89,15 @@ class TreeOfModel(Drafter):
     rule, fixed, per_row = staticmethod(verify_tree), True, ("reader",)
     reader: Any
 
-    def begin(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
+    def begin(self, text: Text) -> None:
+        """Make room for these texts."""
+        self.reader.begin(text)
+
+    def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Read the prompts."""
-        self.reader.begin(text, rows, hidden)
+        self.reader.read(text, rows, hidden)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
-               hidden: Tensor | None) -> None:
+               hidden: Tensor | None, logits: Tensor) -> None:
         """Tell the reader, which may keep hidden states of what was accepted."""
         self.reader.commit(path, count, hidden)

@@ -112,8 +112,8 @@ CACHES = [
     bug("target-not-rolled-back", "generic; lucidrains@3194f53, mlx-lm#1109",
         "rejected tokens stay in the target's cache", "exact: chain, token",
         (ROLL_BACK, "kv_length = cache.kv.shape[3]; "
-                    "cache.length = (cache.length + drafter.size).clamp(max=kv_length - "
-                    "drafter.size) if cache.length.any() else text.length - 1")),
+                    "cache.length = (cache.length + drafter.most + 1).clamp(max=kv_length - "
+                    "drafter.most - 1) if cache.length.any() else text.length - 1")),
     bug("rolled-back-one-too-few", "generic",
         "one rejected token stays in the target's cache", "T1",
         (ROLL_BACK, "cache.length = text.length")),

@@ -5,7 +5,7 @@ from nanospec.proof.zoo.plant import bug
 PARENTS = "torch.where(q_draft.sum(-1) > 0, self.parents, -1)"
 WRITE = "self.length[:, None] + self._places[:tokens.shape[1]]"
 BUDGET = "order[:self.budget * B]"
-HANDED = "drafter.commit(draft, path, count, p_target, hidden)"
+HANDED = "drafter.commit(draft, path, count, p_target, hidden, logits)"
 
 ROWS = [
     bug("cross-row-write", "flash-attention#2779", "an index meant for one row is used for every row", "T2 rows",

@@ -127,7 +127,7 @@ REPORTS = [
            (CUT, f"whole = done.emitted; {CUT}"),
            ("yield done", "done.emitted = done.emitted if left else whole; yield done")),
     mutant("one-step-too-many", "the draft's steps count the rows of the draft", "by hand",
-           ("*q_draft], 1), self.gamma)", "*q_draft], 1), self.size)")),
+           ("*q_draft], 1), self.gamma)", "*q_draft], 1), self.most + 1)")),
     mutant("rejected-at-the-root", "the rejected tokens are those of the first place", "by hand",
            ("last = [0, *self.path][-1]", "last = 0")),
     mutant("q-of-the-row-before", "a row is reported with the q_draft of the row before", "T3 cache",
