@@ -84,7 +84,9 @@ def draft_token(text, dice, report):
 
 # %%
 def again(chance, first, stands):
-    """u is below the threshold `first` if the middle accepted, else above: how often below `chance`?"""
+    """u is below the threshold `first` if the middle accepted, else above: how often below
+    `chance`?
+    """
     return min(1.0, chance / first) if stands else max(0.0, chance - first) / (1 - first)
 
 
