@@ -1,5 +1,5 @@
-"""The page that `nanospec demo --html` writes: its numbers are the rounds', nothing on it is loaded, and no text of a model is
-run. What a browser shows is held to numbers that are computed here; that part needs Chromium and playwright.
+"""The page that `nanospec demo --html` writes: its numbers are the rounds', nothing on it is loaded, and no text of a
+model is run. What a browser shows is held to numbers that are computed here; that part needs Chromium and playwright.
 """
 
 import json

@@ -59,12 +59,6 @@ def at_one(axes) -> bool:
     return [(0, 1), (1, 1)] in lines_of(axes).values()
 
 
-def words_of(axes) -> tuple[str, str, list[str]]:
-    """What stands under and beside the axes, and in the legend."""
-    legend = axes.get_legend()
-    return axes.get_xlabel(), axes.get_ylabel(), [text.get_text() for text in legend.get_texts()] if legend else []
-
-
 def test_methods_in_a_field(drawn):
     """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
     rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
@@ -84,16 +78,6 @@ def test_methods_in_a_field(drawn):
     assert list(diagonal.get_xdata()) == pytest.approx([0, 1.375])
     assert list(diagonal.get_ydata()) == pytest.approx([1.5, 1.5 * 2.375])
     assert its["1.5 times"] == pytest.approx((2.97 / 1.5 - 1, 2.97)) and its["1 times"] == pytest.approx((1.375, 2.375))
-    # Colours say what drafts, as in the legend.
-    of_legend = {line.get_label(): line.get_color() for line in left.get_lines() if not len(line.get_xdata())}
-    of_notes = {note.get_text(): note.get_color() for axes in (left, right) for note in axes.texts}
-    assert words_of(left) == ("a round's cost beyond one plain step, in plain steps", "tokens for each target call",
-                              [*of_legend]) and len({*of_legend.values()}) == 3
-    assert of_legend == {"chain": of_notes["chain 4"], "other drafters": of_notes["tree 6"],
-                         "without a draft model": of_notes["lookup 5"]}
-    of_points = {line.get_ydata()[0]: line.get_color() for axes in (left, right) for line in axes.get_lines()
-                 if line.get_marker() == "o" and len(line.get_xdata())}
-    assert of_points == {2.4: of_notes["chain 4"], 1.8: of_notes["lookup 5"], 2.7: of_notes["tree 6"]}
 
 
 def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
@@ -110,8 +94,6 @@ def test_gains_in_batches(drawn):
     assert found["chain 4"] == [(0, 1.5), (1, 1.3), (2, .8)] and found["by-load"] == [(0, 1.4), (1, 1.35), (2, 1.0)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.5)) and at_one(axes)
-    assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", ["chain 4", "by-load"])
-    assert [line.get_color() for line in axes.get_lines()] == [figures.GREEN, figures.BLUE, figures.INK]
 
 
 @pytest.fixture
@@ -159,14 +141,6 @@ def test_losses_of_a_training(drawn):
     assert [list(zip(*map(list, line.get_data()))) for line in kl.get_lines()] == [[(7, .5)], [(7, .625)]]
     assert named(entropy) == {"target 2.75": (20, 2.75), "draft 4.25": (5, 4.25)}
     assert named(kl) == {"distil 0.62": (7, .625)}
-    steps = "step (thick: held out, thin: one training batch)"
-    assert words_of(entropy) == (steps, "cross-entropy, nats per token", [])
-    assert words_of(kl) == (steps, "KL(p_target || q_draft), nats per token", [])
-    alone, = drawn(pictures.draw_losses, [(0, 10, .5, .625)], ["distil"])
-    assert words_of(alone) == (steps, "rejected draft tokens (thin: the loss)", [])
-    for axes in entropy, alone:
-        thin, thick = axes.get_lines()[:2]
-        assert thin.get_linewidth() < thick.get_linewidth() and thin.get_alpha() == .5
 
 
 def test_what_a_learned_draft_model_has_accepted(drawn):
@@ -174,9 +148,6 @@ def test_what_a_learned_draft_model_has_accepted(drawn):
     axes, = drawn(pictures.draw_accepted, [(0, 100, 9, 8, .35, .3, .2), (0, 200, 9, 8, .55, .5, .4)], "mlp")
     assert list(lines_of(axes).values()) == [[(100, .35), (200, .55)], [(100, .3), (200, .5)], [(100, .2), (200, .4)]]
     assert named(axes) == {"token 1": (200, .55), "token 3": (200, .4)} and axes.get_ylim() == (0, 1)
-    assert words_of(axes) == ("steps of training", "mlp: how often a draft token is accepted", [])
-    widths = [line.get_linewidth() for line in axes.get_lines()]
-    assert widths[0] == max(widths) > widths[1]                                         # the first is the thickest
     begun, = drawn(pictures.draw_accepted, [], "mlp")                                    # nothing was looked at yet
     assert not begun.get_lines() and not begun.texts
 

@@ -130,7 +130,7 @@ def test_there_is_one_reading_order():
 def test_every_option_named_exists():
     from nanospec.cli import demo
     from train_tiny import options
-    for script, parser in ("demo.py", demo.parser()), ("train_tiny.py", options()):
+    for script, parser in ("nanospec demo", demo.parser()), ("train_tiny.py", options()):
         named = set(re.findall(rf"{script}`? (--[\w-]+)", PAGES))
         assert named and named <= set(parser._option_string_actions), script
 
