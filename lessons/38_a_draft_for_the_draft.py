@@ -236,8 +236,8 @@ table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"],
 # **A third level pays if a round of the middle model brings more than r tokens.**
 #
 # We count this with the pair that ships. The lowest level is a copier, as in
-# `nanospec demo --drafter stack`. *Guess first:* in ordinary code, how many tokens does a call of the
-# draft GPT bring if a copier drafts for it?
+# `nanospec demo --drafter stack`. *Guess first:* in ordinary code, how many tokens does a call of
+# the draft GPT bring if a copier drafts for it?
 
 # %%
 counted, shown = {}, []

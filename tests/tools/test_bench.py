@@ -545,7 +545,6 @@ def test_without_a_subcommand_it_is_speed_and_says_what_it_measures(weights, hel
     out, err = capsys.readouterr()
     assert "speed-up" in out and "1 held-out prompt," in " ".join(out.split())
     assert [line.split(" ...")[0] for line in err.splitlines()] == [
-        "measuring which data type, threads and weight layout are fastest here", "the same for the draft model",
         "warming up", "measuring gpt and plain decoding at T = 0, in turns"]
 
 
