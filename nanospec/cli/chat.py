@@ -185,7 +185,7 @@ class Chat:
              + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
              f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
              f"{its['baseline_tokens_per_s']:.1f} here: {its['speedup']:.2f} times as fast "
-             f"({its['least']:.2f} to {its['most']:.2f})"
+             f"({its['least']:.2f} to {its['most']:.2f} by its single steps)"
              + (its["repeated"] > LOOPS) * (f"; the answer repeats itself: {its['repeated']:.0%} "
                                             f"of its runs of {RUN} tokens stood in it before"))
         if talk.left < SCARCE * talk.context:

@@ -66,7 +66,7 @@ def keeping(pair: Pair, asked: Namespace) -> Keep:
     """
     key = {"target": fingerprint(pair.target), "machine": machine(), "device": asked.device,
            "draft model": pair.draft is not None and fingerprint(pair.draft),
-           "dtype": asked.dtype, "threads": [asked.threads, torch.get_num_threads()]}
+           "dtype": asked.dtype, "threads": asked.threads}
 
     def keep(what: str, find: Callable[[], Any], **about: Any) -> Any:
         tunings = [tuning_of(model)._asdict() for model in pair[:2] if model is not None]

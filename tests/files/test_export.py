@@ -283,6 +283,7 @@ def test_demo_and_bench_run_a_pair_of_folders(pair, tmp_path, capsys, monkeypatc
     """With its own tokenizer; the same text as the pair that it was made of."""
     monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
+    monkeypatch.setattr("nanospec.cli.chosen.tuned", lambda *_: "")
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)
     for name in "target", "draft":

@@ -128,12 +128,12 @@ def test_what_has_an_end_has_a_bar(monkeypatch, capsys, terminal):
     """Of 20 characters: of 8 steps one is 2.5, of which 2 are drawn. In a file only what takes long is told."""
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     with announced("working", steps=8) as step:
-        assert capsys.readouterr().err.strip("\r\033[K\n") == f"working ... [{'.' * 20}"  + "]"
+        assert capsys.readouterr().err.strip("\r\033[K\n") == f"working ... [{'.' * 20}]"
         for _ in range(8):
             step()
-        lines = capsys.readouterr().err.split("\r\033[K")[1:]
-    assert lines == ["working ... [" + "#" * full + "." * (20 - full) + "]"
-                     for full in (2, 5, 7, 10, 12, 15, 17, 20)] * terminal
+        said = capsys.readouterr().err
+    assert said == "".join("\r\033[Kworking ... [" + "#" * full + "." * (20 - full) + "]"
+                           for full in (2, 5, 7, 10, 12, 15, 17, 20)) * terminal
 
 
 def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkeypatch, capsys):

@@ -28,7 +28,7 @@ pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 ROOT = Path(__file__).parents[2]
 TOLD = re.compile(r"(cut at \d+ tokens; )?(\d+\.\d\d) tokens per target call, [\d.]+ tokens/s; "
-                  r"plain decoding writes [\d.]+ here: [\d.]+ times as fast \([\d.]+ to [\d.]+\)"
+                  r"plain decoding writes [\d.]+ here: [\d.]+ times as fast \([\d.]+ to [\d.]+ by its single steps\)"
                   r"(; the answer repeats itself: (\d+)% of its runs of 8 tokens stood in it before)?")
 COPIES = "--drafter suffix, which copies from the text"
 

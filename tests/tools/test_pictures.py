@@ -60,12 +60,6 @@ def at_one(axes) -> bool:
     return [(0, 1), (1, 1)] in lines_of(axes).values()
 
 
-def words_of(axes) -> tuple[str, str, list[str]]:
-    """What stands under and beside the axes, and in the legend."""
-    legend = axes.get_legend()
-    return axes.get_xlabel(), axes.get_ylabel(), [text.get_text() for text in legend.get_texts()] if legend else []
-
-
 def test_methods_in_a_field(drawn):
     """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
     rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
@@ -85,16 +79,6 @@ def test_methods_in_a_field(drawn):
     assert list(diagonal.get_xdata()) == pytest.approx([0, 1.375])
     assert list(diagonal.get_ydata()) == pytest.approx([1.5, 1.5 * 2.375])
     assert its["1.5 times"] == pytest.approx((2.97 / 1.5 - 1, 2.97)) and its["1 times"] == pytest.approx((1.375, 2.375))
-    # Colours say what drafts, as in the legend.
-    of_legend = {line.get_label(): line.get_color() for line in left.get_lines() if not len(line.get_xdata())}
-    of_notes = {note.get_text(): note.get_color() for axes in (left, right) for note in axes.texts}
-    assert words_of(left) == ("a round's cost beyond one plain step, in plain steps", "tokens for each target call",
-                              [*of_legend]) and len({*of_legend.values()}) == 3
-    assert of_legend == {"chain": of_notes["chain 4"], "other drafters": of_notes["tree 6"],
-                         "without a draft model": of_notes["lookup 5"]}
-    of_points = {line.get_ydata()[0]: line.get_color() for axes in (left, right) for line in axes.get_lines()
-                 if line.get_marker() == "o" and len(line.get_xdata())}
-    assert of_points == {2.4: of_notes["chain 4"], 1.8: of_notes["lookup 5"], 2.7: of_notes["tree 6"]}
 
 
 def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
@@ -111,8 +95,6 @@ def test_gains_in_batches(drawn):
     assert found["chain 4"] == [(0, 1.5), (1, 1.3), (2, .8)] and found["by-load"] == [(0, 1.4), (1, 1.35), (2, 1.0)]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
     assert axes.get_ylim() == pytest.approx((0, 1.08 * 1.5)) and at_one(axes)
-    assert words_of(axes) == ("texts at once", "tokens a second over those of plain decoding", ["chain 4", "by-load"])
-    assert [line.get_color() for line in axes.get_lines()] == [figures.GREEN, figures.BLUE, figures.INK]
 
 
 @pytest.fixture

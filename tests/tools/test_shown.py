@@ -190,14 +190,14 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     made.ask("why?")
     err = capsys.readouterr().err
     assert words(err) == ("cut at 10 tokens; 2.50 tokens per target call, 4.0 tokens/s; plain decoding writes 2.5 "
-                          "here: 1.60 times as fast (0.80 to 8.00) 31 of 200 tokens are left in this conversation; "
-                          "/new begins anew")
+                          "here: 1.60 times as fast (0.80 to 8.00 by its single steps) 31 of 200 tokens are left in "
+                          "this conversation; /new begins anew")
     monkeypatch.setattr(quantities, "repeated", lambda tokens: 2 / 3)
     made.talk.left, made.most = 40, 11                                                  # a fifth, and not cut
     made.ask("why?")
     err = capsys.readouterr().err
-    assert words(err).endswith("1.60 times as fast (0.80 to 8.00); the answer repeats itself: 67% of its runs of 8 "
-                               "tokens stood in it before")
+    assert words(err).endswith("by its single steps); the answer repeats itself: 67% of its runs of 8 tokens stood in "
+                               "it before")
     assert err.startswith("2.50 tokens per target call") and "are left" not in err and made.turn == 2
     made.talk.ids = []
     made.most = 198

@@ -62,15 +62,6 @@ def test_nothing_is_wider_than_the_window(width):
     assert ("speculative" in both) == (width >= 110)
 
 
-def test_lanes_show_drafting_and_the_rest_of_each_round():
-    """8 target calls of 3 ms. A round is 1 ms of drafting, of 24 ms and 88 columns, and 3 ms of the rest."""
-    text = printed(lambda console: a_view().lanes(console), 120)
-    alone, fast = text.splitlines()[1:3]
-    assert "24 ms" in text and alone.count("▬ ") == 8 and alone.endswith("8 tokens")
-    assert [len(ticks) for ticks in re.findall("'+ *(?=▬)", fast)] == [4, 3, 4, 4, 3, 4]
-    assert fast.endswith("24 tokens")                                                       # 5, 3, 5, 3, 5, 3
-
-
 def test_without_colour_every_mark_is_still_told_apart():
     """NO_COLOR: rejected tokens are struck through (9), replacements underlined (4), the bonus bold (1), no colour."""
     view = a_view()
@@ -184,13 +175,6 @@ def test_every_coin_says_what_the_round_did(name):
             seen += 1
         assert text.count(" accepted") == len(done.path) and len(judged(done)) == text.count(" u = ")
     assert seen
-
-
-@pytest.mark.parametrize("width", [40, 120])
-def test_a_step_fits_too(width):
-    done = a_round("abcd", [1], "x")
-    text = printed(lambda console: step_text(1, done, [(.2, .5)] + [(.9, .5)] * 3, decode), width)
-    assert "accepted" in text and "rejected" in text and "never judged" in text
 
 
 def test_a_rejection_shows_the_residual():

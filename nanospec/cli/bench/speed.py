@@ -124,9 +124,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
                                       answers)
                 continue
+            measure(pair.target, pair.draft, texts[:1], eager, repeats=1,
+                    max_new_tokens=min(16, max_new_tokens), what="warming up")
             measuring = f"measuring {name} and plain decoding at T = {temperature:g}, in turns"
-            measure(pair.target, pair.draft, texts[:1], eager, repeats=1,           # warm up
-                    max_new_tokens=min(16, max_new_tokens), what=measuring)
             done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, what=measuring,
                                   **request)
             rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name}
