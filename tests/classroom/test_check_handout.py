@@ -123,8 +123,8 @@ def test_nothing_can_be_copied_from_another_variant(variant, name):
 @pytest.mark.slow
 def test_a_variant_shows_every_known_mistake(tmp_path):
     """In a process of its own: whatever is drawn is drawn at first use."""
-    words = ["--handout", str(tmp_path / "x"), "--variant", "autumn"]
-    said = subprocess.run([sys.executable, "-m", "lessons.check", *words], cwd=ROOT, capture_output=True, text=True)
+    options = ["--handout", str(tmp_path / "x"), "--variant", "autumn"]
+    said = subprocess.run([sys.executable, "-m", "lessons.check", *options], cwd=ROOT, capture_output=True, text=True)
     assert said.returncode == 0 and "--variant autumn" in said.stdout, said.stderr
 
 
