@@ -46,8 +46,10 @@ def test_no_answer_lies_in_it_as_text(handed_out):
         assert not (lines(entry.answer) - lines(stub(entry.answer))) & seen
     assert not (folder / "lessons" / "answers").exists()
     assert not any("`lessons/answers/`" in path.read_text() for path in (folder / "lessons").glob("*.py"))
-    readme = (folder / "lessons" / "README.md").read_text()
-    assert "answers/" not in readme and "--answer" not in readme and "--grade" not in readme
+    pages = {path.name: path.read_text() for path in (folder / "lessons").glob("*.md")}
+    assert {"README.md", "AFTERNOON.md"} <= {*pages}
+    assert not any(word in page for page in pages.values() for word in ("answers/", "--answer", "--grade"))
+    readme = pages["README.md"]
     assert "In this folder, run this once" in readme
     there = {path.stem for path in (folder / "lessons" / "check").iterdir()}
     assert {"desk", "checks"} <= there and not there & {"ex01_pick", "rounds", "grade", "handout", "variants"}

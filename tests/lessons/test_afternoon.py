@@ -1,0 +1,58 @@
+"""The sheet of an afternoon: its minutes add up, and what it says that is printed is printed."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from lessons.check import EXERCISES
+from lessons.check.engine import ANSWERS, check
+
+SHEET = (Path(__file__).parents[2] / "lessons" / "AFTERNOON.md").read_text()
+LABS = {int(re.search(r"python -m lessons\.check (\d+)", lab)[1]): lab
+        for lab in re.split(r"^## ", SHEET, flags=re.M)[2:6]}
+BROKEN = {3: ("(p_target - q_draft).clamp(min=0))", "p_target)"),
+          6: ("(p_target[accepted] - q", "(p_target[-1] - q"),
+          7: ("length + min(accepted, gamma - 1)", "length + accepted")}
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_minutes_are_those_of_its_parts():
+    table = [int(row) for row in re.findall(r"^\| \d? ?\| (\d+) \| ", SHEET, re.M)]
+    heads = [int(head) for head in re.findall(r"^## .* \((\d+) minutes\)$", SHEET, re.M)]
+    assert sum(table) == 150 and "150 minutes" in SHEET.splitlines()[0]
+    assert sorted(heads) == sorted(table[:3] + table[4:]) and [*LABS] == [3, 6, 7, 9]
+    assert "for n in 3 6 7 9;" in SHEET
+
+
+@pytest.mark.parametrize("number", LABS)
+def test_an_answer_gives_the_lines_of_the_sheet(number):
+    found = check(EXERCISES[number], ANSWERS / EXERCISES[number].file)
+    printed = "\n".join(f"  ok      {part} {said}" for part, said in found.passed)
+    shown = next(block for block in re.findall(r"```\n(.*?)```", LABS[number], re.S) if "  ok  " in block)
+    assert found.failure is None and words(printed) == words(shown)
+
+
+@pytest.mark.parametrize("number", BROKEN)
+def test_what_is_broken_is_told_as_the_sheet_says(number, tmp_path):
+    path = tmp_path / EXERCISES[number].file
+    right = (ANSWERS / path.name).read_text()
+    path.write_text(right.replace(*BROKEN[number]))
+    _, said = check(EXERCISES[number], path).failure
+    shown = LABS[number].split("reak it")[1]
+    lines = re.findall(r"^  .*\d.*$", shown, re.M)
+    assert path.read_text() != right and all(words(line) in words(said) for line in lines)
+    assert number != 6 or "replacement-from-the-last-row" in said and "`replacement-from-the-last-row`" in shown
+
+
+def test_the_table_is_what_the_program_prints():
+    program, printed = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", LABS[9], re.S).groups()
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(program.replace("lessons.exercises.", "lessons.answers."), {})
+    assert out.getvalue() == printed
