@@ -15,7 +15,7 @@ from tests.small_gguf import write
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 WITHOUT = "a.gguf comes without a draft model: {} suffix, which copies from the text"
-NEEDS = "needs a draft model, and there is none beside this target: lookup, suffix, suffix-tree, lookahead need none"
+NEEDS = f"needs a draft model, and there is none beside this target: {', '.join(WITHOUT_DRAFT)} need none"
 
 
 @pytest.fixture
