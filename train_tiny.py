@@ -171,7 +171,7 @@ def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 def grown(shallow: GPT, config: Config) -> GPT:
     """A deeper GPT, whose blocks are those of a shallow one, the whole stack again and again (Du et
-    al. 2024, arXiv 2405.15319). It is worse at first, and after minutes better than a new one.
+    al. 2024, arXiv 2405.15319).
     """
     deep = GPT(config).to(shallow.device)
     for name, part in deep.named_children():
