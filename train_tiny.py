@@ -60,8 +60,7 @@ from nanospec.model import GPT, Config
 
 @dataclass
 class Size:
-    """The one dial. steps, rate: of each phase, and its top learning rate.
-
+    """The one dial. steps, rate: per phase, the number of steps and the highest learning rate.
     shallow: layers of the model that the target grows from. batch: texts of `context` tokens in a
     step. look: steps between looks at the held-out text. written: texts that the target writes for
     the last phase.
@@ -94,9 +93,9 @@ SIZES = {
 }
 PHASES = ("shallow", "target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-AGAIN = 10                              # how often the standard library is read, packages once
+AGAIN = 10                              # how often the library is read where packages are, once
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
-SHORT = 0.5                             # the part of the target's steps with windows half as long
+SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
 PROMPT, AT_ONCE, PIECE = 64, 256, 8     # tokens, texts at once and tokens at once when it writes
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
@@ -119,7 +118,7 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
     shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
     offset = torch.randint(context, (1,), generator=shuffle)
     dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
-    # Not to wait until the device has done the step before.
+    # Asynchronous: the copy does not wait until the device has done the step before.
     first = (offset + dealt * context)[:, None].to(ids.device, non_blocking=True)
     rows = ids[first + torch.arange(context + 1, device=ids.device)].long()
     return rows[:, :-1], rows[:, 1:]
@@ -256,7 +255,8 @@ class Training:
         cut = 2 if short else 1         # attention to less takes less time
         x, y = batch_at(self.ids, self.step, self.size.batch * cut,
                         self.size.target.context // cut, self.seed + self.phase)
-        return self.loss_of(self.half_written(x) if self.name == "distil" else x, y)
+        x = self.half_written(x) if self.name == "distil" else x    # where y is not looked at
+        return self.loss_of(x, y)
 
     def loss_of(self, x: Tensor, y: Tensor) -> Tensor:
         """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (Zhou et al.
@@ -266,9 +266,9 @@ class Training:
             logits = self.model(x)
             if self.name == "distil":
                 with torch.no_grad():
-                    p_target = log_probs(self.target(x))
+                    log_p_target = log_probs(self.target(x))
         if self.name == "distil":
-            return total_variation(p_target, log_probs(logits)).mean()
+            return total_variation(log_p_target, log_probs(logits)).mean()
         return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
     def half_written(self, x: Tensor) -> Tensor:
@@ -439,7 +439,8 @@ def options() -> Parser:
     add("--size", choices=SIZES, default="tiny",
         help="sets widths, depths, batch and steps; default: %(default)s")
     add("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
-        "packages that FILE lists; default: from those that nanospec needs")
+        "packages that FILE lists; default: the library alone, or, where a training sees more "
+        "than it holds, those that nanospec needs")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="learn from these files and folders instead")
     add("--steps", type=int, nargs="+", metavar="N", help=f"steps of the {len(PHASES)} phases, "
@@ -477,7 +478,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parts = [read_texts(path) for path in args.text or [None]]
         first, held_texts = (sum(texts, []) for texts in zip(*parts))
         seen = size.batch * size.target.context * sum(size.steps)       # tokens, in all
-        if args.text or not listed and seen < sum(map(len, first)):     # the library is enough
+        if args.text or not listed and seen < sum(map(len, first)):     # the library is ample
             more = []
         else:
             more = read_packages(listed.names if listed else DEPENDENCIES, held_texts)

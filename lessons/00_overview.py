@@ -11,7 +11,7 @@
 # This course uses two models.
 #
 # - The *target* is big and slow. We want text from exactly its distribution.
-# - The *draft model* is small and fast. Wherever it agrees with the target, it saves a call.
+# - The *draft model* is small and fast. Each of its tokens that the target accepts saves a call.
 #
 # In speculative decoding the draft model works ahead and the target checks its work:
 #
@@ -19,8 +19,9 @@
 # 2. The target scores all of them in one call.
 # 3. From left to right, each draft token is *accepted* or *rejected* by a random decision that
 #    depends on the probabilities of both models.
-# 4. One more token, chosen with the target's probabilities, follows the last accepted one. Every
-#    call of the target therefore yields at least one token and at most gamma + 1.
+# 4. One more token follows. After a rejection it is drawn from what the draft model leaves of the
+#    target's probabilities (lesson 6), otherwise from these themselves. So every call of the target
+#    yields at least one token and at most gamma + 1.
 #
 # These four steps make one *round*. The text that comes out has exactly the target's distribution.
 # The lessons show why this is so, build every part, and measure how much time it saves.
@@ -64,6 +65,7 @@ accepted = len(done.path)
 *words, replacement = map(repr, words)
 chances = []
 for place, x in enumerate(done.tokens[1:]):     # tokens[0] is the last token of the text
+    # The target's row at a place is for the token after it, the draft's for the token there.
     p, q = done.p_target[place, x].item(), done.q_draft[place + 1, x].item()
     chances.append((p, q, min(1, p / q)))
 
@@ -72,7 +74,7 @@ ends = ["accepted"] * accepted + ["rejected"] + ["never judged"] * (3 - accepted
 table(["draft token", "p_target", "q_draft", "accepted with", "what happened"],
       [[word, *(f"{number:.3f}" for number in numbers), end]
        for word, numbers, end in zip(words, chances, ends)])
-print(f"\nIn place of {words[accepted]} the target chose {replacement}.")
+print(f"\nIn place of {words[accepted]} came {replacement}.")
 print(f"One call of the target has brought {accepted + 1} tokens.")
 
 figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances], accepted,

@@ -1,8 +1,9 @@
 """How long a lesson takes, by one rate for all: `python -m lessons.minutes` prints what lessons/README.md says.
 
 Reading is 110 words of text a minute and 8 seconds for a line of code: technical English, for readers whose first
-language may be another one, who guess before they run a cell. The page has it to the nearest five minutes. A task of "Change this and run
-again" takes 4 minutes. The time that a lesson itself runs is not counted, nor are exercises, which say their minutes.
+language may be another one, who guess before they run a cell. The page has it to the nearest five minutes. A task of
+"Change this and run again" takes 4 minutes. The time that a lesson itself runs is not counted, nor are exercises,
+which say their minutes.
 """
 
 import re

@@ -1,11 +1,11 @@
 """The idea: one round of speculative decoding, for one text, without a cache.
 
-A model is a function here, from a text to the distribution after each of its tokens, (T, V). `dice`
-makes the random decisions: `pick` draws a token in proportion to weights, and `flip` flips a coin.
-The tests walk this function, and measure `verify` of speculate.py by it, which does the same for B
-texts at once (Leviathan et al. 2023, arXiv 2211.17192, Algorithm 1).
+This is Algorithm 1 of Leviathan et al. (2023, arXiv 2211.17192). A model is a function here, from a
+text to the distribution after each of its tokens: (T, V), for T tokens and a vocabulary of V.
+`dice.pick` draws a token by its share of the numbers given, and `dice.flip(a)` is true with
+probability min(1, a). `verify` in speculate.py decides for a batch; the tests compare the two.
 
-Left out: a cache, batches, and what to do where the text ends.
+Left out: the end of the text.
 """
 
 
@@ -17,6 +17,6 @@ def speculative_round(target, draft_model, text, gamma, dice):
     p_target = target(text + draft)[-gamma - 1:]            # ONE call of the target checks them all
     for x, p, q in zip(draft, p_target, q_draft):
         if not dice.flip(p[x] / q[x]):                      # kept with probability min(1, p/q)
-            return text + [dice.pick((p - q).clamp(min=0))]     # rejected: from what q leaves of p
+            return text + [dice.pick((p - q).clamp(min=0))]     # rejected: draw from max(0, p - q)
         text = text + [x]
     return text + [dice.pick(p_target[-1])]                 # all kept: one token more, a bonus
