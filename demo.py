@@ -24,6 +24,7 @@ NEW, TURNS = 80, 3                              # tokens of a text; how often ea
 DRAFT_MODELS = {"the target alone": None, "a small GPT drafts": "gpt", "prefix drafts": "prefix"}
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)                        # models this small are quickest on one core
+# A draft model belongs to the target that it was loaded with, so each way has one.
 pairs = {way: load_pair(device=device, draft=name or "gpt") for way, name in DRAFT_MODELS.items()}
 console = Console(highlight=False)
 
