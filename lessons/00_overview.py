@@ -20,8 +20,8 @@
 # 3. From left to right, each draft token is *accepted* or *rejected* by a random decision that
 #    depends on the probabilities of both models.
 # 4. One more token follows. After a rejection it is drawn from what the draft model leaves of the
-#    target's probabilities (lesson 6), otherwise from these themselves. So every call of the target
-#    yields at least one token and at most gamma + 1.
+#    target's probabilities (*Accept or replace*), otherwise from these themselves. So every call of
+#    the target yields at least one token and at most gamma + 1.
 #
 # These four steps make one *round*. The text that comes out has exactly the target's distribution.
 # The lessons show why this is so, build every part, and measure how much time it saves.
