@@ -23,9 +23,9 @@ def answers(*likeliest: tuple[int, int]) -> torch.Tensor:
 
 
 def told(drafter: TokenRecycling, text: Text, logits: torch.Tensor) -> None:
-    """A round in which the last draft is answered so, and nothing is accepted."""
+    """A round at temperature 0 in which the draft is answered so, and nothing is accepted."""
     draft = drafter.propose(text, None, None, 0)
-    drafter.commit(draft, *draft.path(torch.tensor([0])), logits.softmax(-1), None, logits)
+    drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(6)[logits.argmax(-1)], None, logits)
 
 
 def begun(*prompts: list[int]) -> tuple[TokenRecycling, Text]:
@@ -47,6 +47,8 @@ def test_what_the_target_held_likely_after_a_token_is_drafted_when_the_token_com
     tokens, parents, q_draft = of_text(drafter.propose(text, None, None, 0), 0)
     assert (tokens, parents) == ([2, 4, 3], [-1, 0, 0]) and q_draft.tolist() == torch.eye(6)[[2, 4, 3]].mul(
         torch.tensor([[0.0], [1], [1]])).tolist()
+    told(drafter, text, answers((5, 4), (5, 4), (5, 4)))
+    assert drafter.of[0] == {0: [1, 2], 1: [3, 4], 2: [5, 4], 3: [5, 4], 4: [5, 4]}     # and nothing is forgotten
 
 
 def test_the_newest_answer_stands_and_every_text_has_a_table_of_its_own():

@@ -224,7 +224,7 @@ def test_costs_are_of_calls_after_the_longest_prompt(pair, monkeypatch):
         .25, {m: 1 + m / 8 for m in its[2]}, 1.0))
     costs = options_of(*pair, [[1], [1, 2, 3], [1, 2]], ["chain"], {}, 4, temperature=.7)["costs"]
     assert costs() == (.25, {m: 1 + m / 8 for m in (1, 2, 3, 4, 5)})
-    assert asked == [((*pair, range(1, 6), 3), {"temperature": .7})]
+    assert asked == [((*pair, range(1, 6), 3, method_options.TURNS), {"temperature": .7})]
 
 
 def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
