@@ -16,7 +16,6 @@ from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
                                     fastest, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
-from nanospec.fast.int8 import can_quantise
 from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
 from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
@@ -88,8 +87,9 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
         if asked.measure:
             autotune(*pair[:2], asked.dtype, asked.threads, rounding=rounding)
             return [tuning_of(model) for model in models]
-        int8 = rounding and asked.dtype == "auto" and can_quantise(pair.target.device)
-        dtypes = dtypes_of("int8" if int8 else asked.dtype, pair.target.device)
+        dtypes = dtypes_of(asked.dtype, pair.target.device, rounding)
+        if torch.int8 in dtypes:
+            dtypes = [torch.int8]
         found = fastest(pair.target, dtypes, [asked.threads] if asked.threads else (),
                         lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
                                           for tokens in (1, 5)),

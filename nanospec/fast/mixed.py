@@ -27,7 +27,7 @@ def bfloat16_is_faster(device: str) -> bool:
         return True
     took = {}
     for dtype in (torch.bfloat16, torch.float32):
-        x, weight = torch.ones(1024, 384, dtype=dtype), torch.ones(1024, 384, dtype=dtype)
+        x, weight = torch.ones(2, 1024, 384, dtype=dtype, device=device)
         linear(x, weight)
         for _ in range(TRIES):
             began = time.perf_counter()

@@ -64,7 +64,7 @@ def test_what_makes_a_tensor_names_its_device():
     for path in Path(nanospec.__file__).parent.rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in MAKES \
-                    and ast.unparse(call.func.value) == "torch" and "proof" not in path.parts:
+                    and ast.unparse(call.func.value) == "torch" and not {"proof", "judge"} & {*path.parts}:
                 found += [path.name] * (not {"device", None} & {key.arg for key in call.keywords})
     assert sorted(found) == ["dflash.py", "pruned.py"]
 

@@ -91,7 +91,7 @@ def test_a_stack_reads_what_its_middle_model_has_not():
     stack = Stack(middle, PromptLookup(2), 3)
     batch, dice = begun(stack, middle)
     for _ in range(12):
-        read, inner, new = stack.read.tolist(), stack.inner.tokens.tolist(), []
+        read, inner, new = stack.known.tolist(), stack.inner.tokens.tolist(), []
         for b, ids in enumerate(batch.text.ids()):
             known = 0
             while known < min(read[b], len(ids)) and inner[b][known] == ids[known]:

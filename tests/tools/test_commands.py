@@ -126,8 +126,8 @@ STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.r
 
 @pytest.mark.parametrize("path", STARTED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_whatever_can_be_started_is_quiet_from_its_first_line_on(path):
-    if path == ROOT / "nanospec" / "cli" / "__main__.py":
-        return                              # which imports nothing heavy: the tests above and below
+    if path in (ROOT / "nanospec" / "cli" / "__main__.py", ROOT / "nanospec" / "files" / "bounded.py"):
+        return                              # which import nothing heavy: the tests above and below
     source = path.read_text()
     assert GUARD in source and not re.search("^(import|from) ", source[:source.index(GUARD)], re.M)
 

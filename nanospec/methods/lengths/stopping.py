@@ -127,7 +127,7 @@ class Goodput(StoppingRule):
         self._settle()
 
     def goes_on(self, sure: list[float]) -> bool:
-        stand = prod(self.chances[i] for i in sureness(torch.tensor(sure)).tolist())
+        stand = prod(self.chances[i] for i in sureness(torch.tensor(sure, device="cpu")).tolist())
         rows = len(sure) + 1                        # what the target has to read already
         return not sure or any(
             stand * (expected_tokens(self.alpha, more) - 1)
@@ -135,9 +135,9 @@ class Goodput(StoppingRule):
             for more in range(1, max(self.v) - rows + 1))
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        shares = torch.tensor(betas, dtype=torch.float64)
-        self.acceptance.learn(torch.ones_like(shares), shares,
-                              sureness(torch.tensor(sure[:len(betas)], dtype=torch.float64)))
+        shares = torch.tensor(betas, dtype=torch.float64, device="cpu")
+        places = torch.tensor(sure[:len(betas)], dtype=torch.float64, device="cpu")
+        self.acceptance.learn(torch.ones_like(shares), shares, sureness(places))
         self._settle()
 
     def _settle(self) -> None:
