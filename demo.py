@@ -20,7 +20,7 @@ from nanospec.generate import generate
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 PROMPT = 'import os\nimport sys\n\ndef find_files(root, suffix):\n    """Yield'
-NEW, TURNS = 80, 3                              # tokens of a text; how often each is timed
+NEW, TURNS = 64, 3                              # tokens of a text; how often each is timed
 DRAFT_MODELS = {"the target alone": None, "a small GPT drafts": "gpt", "prefix drafts": "prefix"}
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)                        # models this small are quickest on one core

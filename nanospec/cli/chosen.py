@@ -21,16 +21,15 @@ from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
-PROMPT = '''class Point:
-    def __init__(self, x, y):
-        self.x = x
-        self.y = y
+PROMPT = '''import os
+import sys
 
-'''
+def find_files(root, suffix):
+    """Yield'''
 DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "shape": None,
             "temperature": 0.0, "max_new_tokens": None, "weights": WEIGHTS, "threads": None,
             "compile": False, "measure": False, **options.SAMPLING}
-WORDS = {"prompt": "the beginning of a class",
+WORDS = {"prompt": "the beginning of a function",
          "drafter": "chain, or suffix where there is no draft model"}
 SIZES = {"gamma": "--gamma, not --shape", "shape": "--shape, not --gamma",
          "": "neither --gamma nor --shape"}
