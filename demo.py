@@ -19,7 +19,7 @@ from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-PROMPT = 'import os\nimport sys\n\ndef find_files(root, suffix):\n    """Yield'
+PROMPT = 'def find_files(root, suffix):\n    """Yield'
 NEW, TURNS = 64, 3                              # tokens of a text; how often each is timed
 DRAFT_MODELS = {"the target alone": None, "a small GPT drafts": "gpt", "prefix drafts": "prefix"}
 device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,7 +32,7 @@ console = Console(highlight=False)
 def write(way: str, temperature: float, show=lambda text: None) -> tuple[list[int], int, float]:
     """The tokens of one text, the target's calls, and the seconds that it took."""
     target, draft_model, tokenizer = pairs[way]
-    ids, began = tokenizer.encode(PROMPT), perf_counter()
+    ids, began = tokenizer.begin + tokenizer.encode(PROMPT), perf_counter()
     if DRAFT_MODELS[way] is None:
         tokens = []
         for token in generate(target, ids, NEW, temperature):

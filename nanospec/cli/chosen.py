@@ -21,11 +21,7 @@ from nanospec.files.earlier import found_before
 from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
-PROMPT = '''import os
-import sys
-
-def find_files(root, suffix):
-    """Yield'''
+PROMPT = 'def find_files(root, suffix):\n    """Yield'
 DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "shape": None,
             "temperature": 0.0, "max_new_tokens": None, "weights": WEIGHTS, "threads": None,
             "compile": False, "measure": False, **options.SAMPLING}
