@@ -272,12 +272,13 @@ def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path,
 def test_the_script(tmp_path, capsys):
     """Through a pipe, of fewer tokens: three times the text that the target alone writes, and two lines of speeds."""
     source = (ROOT / "demo.py").read_text()
-    assert source.count("NEW, TURNS = 80, 3") == 1
-    (tmp_path / "demo.py").write_text(source.replace("NEW, TURNS = 80, 3", "NEW, TURNS = 12, 1"))
+    assert source.count("NEW, TURNS = 64, 3") == 1
+    (tmp_path / "demo.py").write_text(source.replace("NEW, TURNS = 64, 3", "NEW, TURNS = 12, 1"))
     names = runpy.run_path(str(tmp_path / "demo.py"))
     out = capsys.readouterr().out
     target, _, tokenizer = load_pair()
-    text = tokenizer.decode(list(generate(target, tokenizer.encode(names["PROMPT"]), 12, temperature=0)))
+    ids = tokenizer.begin + tokenizer.encode(names["PROMPT"])
+    text = tokenizer.decode(list(generate(target, ids, 12, temperature=0)))
     assert out.count(names["PROMPT"] + text) == 3 and "The three texts are the same, token for token." in out
     calls = [int(count) for count in re.findall(r"12 tokens in (\d+) calls", out)]
     assert calls[0] == 12 > max(calls[1:]) and len(calls) == 3
