@@ -22,6 +22,7 @@ from nanospec.files.extra import extra
 from nanospec.files.paths import read_file, read_json, write_json
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of
 
+SPARSE = 100            # ids to a token; where there are more, one is a mistake or meant badly
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
 # words.
 WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}"
@@ -199,10 +200,11 @@ class FolderTokenizer:
         if not ends:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
                             "its config.json")
-        more = config.get("additional_special_tokens") or ()
-        names = [special[name] for name in ("bos_token", "eos_token") if name in special]
-        names += [str(name.get("content") if isinstance(name, dict) else name)
-                  for name in more] if isinstance(more, list) else []
+        ids, last = engine.get_vocab(), max(engine.get_vocab().values(), default=0)
+        if last > SPARSE * (len(ids) + 1):
+            raise PairError(f"{path} has {len(ids):,} tokens, and one of them the id {last:,}")
+        names = [*special.values(), *more_special(config),
+                 *more_special(read_json(folder / "special_tokens_map.json"))]
         with refusing(f"{path} cannot be used", PairError):
             return cls(engine, ends, template_of(folder, config, special), names)
 
@@ -219,6 +221,16 @@ def ends_of(folder: Path) -> list[int]:
         if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
             found += ends
     return found
+
+
+def more_special(table: dict) -> list[str]:
+    """The special tokens that such a file lists, besides those with a name of their own."""
+    found: list = []
+    for key in "additional_special_tokens", "extra_special_tokens":
+        listed = table.get(key)
+        found += listed.values() if isinstance(listed, dict) else \
+            listed if isinstance(listed, list) else []
+    return [str(token.get("content") if isinstance(token, dict) else token) for token in found]
 
 
 def named_in(folder: Path) -> tuple[dict, dict[str, str]]:

@@ -49,6 +49,32 @@ def test_tokens_that_one_file_alone_knows(tmp_path, where):
     assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
 
 
+@pytest.mark.parametrize("told", [
+    {"pad_token": "<|im_end|>", "unk_token": "<|im_start|>"},
+    {"extra_special_tokens": {"of": "<|im_start|>", "it": "<|im_end|>"}},
+    {"extra_special_tokens": ["<|im_start|>", {"content": "<|im_end|>"}]},
+    {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]}], ids=str)
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_a_token_that_any_word_of_any_file_calls_special_is_no_text(tmp_path, told, file):
+    folder_of(tmp_path, engine(plain=CHATML[1:]))
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    assert not {257, 258} & {*FolderTokenizer.load(tmp_path).special.values()}
+    (tmp_path / file).write_text(json.dumps(told))
+    tokenizer = FolderTokenizer.load(tmp_path)
+    assert {257, 258} <= {*tokenizer.special.values()}
+    assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
+
+
+@pytest.mark.parametrize("last", [300_000, 300_000_000])
+def test_an_id_far_above_all_others_is_refused_at_once(tmp_path, last):
+    folder_of(tmp_path, engine())
+    made = json.loads((tmp_path / "tokenizer.json").read_text())
+    made["model"]["vocab"]["zz"] = last
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(PairError, match=f"has 258 tokens, and one of them the id {last:,}"):
+        FolderTokenizer.load(tmp_path)
+
+
 def test_tokens_under_other_ids_or_under_none_are_refused_by_name(tmp_path):
     folder_of(tmp_path, engine(), added_tokens_decoder={"300": {"content": "<|im_end|>", "special": True}})
     with pytest.raises(PairError, match=r"other ids: <\|im_end\|>"):
