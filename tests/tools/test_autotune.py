@@ -175,7 +175,7 @@ def test_what_goes_on_says_so_and_of_two_the_inner_one(monkeypatch, capsys):
         return set(said.splitlines())
 
     monkeypatch.setattr("nanospec.fast.announce.STILL", 0.001)
-    monkeypatch.setattr("nanospec.fast.clock.perf_counter", lambda: 0.0)
+    monkeypatch.setattr("nanospec.fast.announce.perf_counter", lambda: 0.0)
     with announced("working", at_once=False):
         with announced("still working"):
             next_lines(), next_lines()
