@@ -47,7 +47,8 @@ def test_what_python_matches(pattern):
     (r"(a|)\Aa", "not its first part"), ("^^a", "not its first"), ("(?:^a)?B", "not its first"),
     ("(a$|B)1?", "a \\$ or \\\\Z that is not its last"), ("a$\n", "last part"), ("a$\n?", "last part"),
     ("a$$\n", "last part"), (r"a\Z\n?", "last part"), ("$\n\n", "last part"), ("(a|$)+", "last part"),
-    ("(?m)a$\n^B", "last part"), ("(?:(?:(?:a{0,999}){0,999}){0,999}){0,999}", "too large: .* 10,000 states")])
+    ("(?m)a$\n^B", "last part"), ("(?:(?:(?:a{0,999}){0,999}){0,999}){0,999}", "too large: .* 10,000 states"),
+    ("a{0,65535}", "too large: .* 10,000 states"), ("b|a{70000,}", "too large: .* 10,000 states")])
 def test_what_no_automaton_is_made_of_is_named(pattern, part):
     re.compile(pattern)                                     # Python can
     with pytest.raises(RequestError, match=f"^the pattern .*{part}"):

@@ -84,6 +84,7 @@ class Expression:
             elif name in ("MAX_REPEAT", "MIN_REPEAT"):      # both match the same whole texts
                 least, most, body = of
                 most = math.inf if most == PARSER.MAXREPEAT else most
+                self.check_size(max(least, 0 if most == math.inf else most))    # a state for each
                 parts.append((least, most, self._read(body, False, False)))
             elif not (name in FIRST and edges[0] or name in LAST and edges[1]):     # always true
                 raise RequestError(f"{self.called} has {CALLED.get(name, name)}: no automaton is "
