@@ -200,9 +200,9 @@ class FolderTokenizer:
         if not ends:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
                             "its config.json")
-        ids, last = engine.get_vocab(), max(engine.get_vocab().values(), default=0)
-        if last > SPARSE * (len(ids) + 1):
-            raise PairError(f"{path} has {len(ids):,} tokens, and one of them the id {last:,}")
+        ids = engine.get_vocab().values()
+        if max(ids, default=0) > SPARSE * (len(ids) + 1):
+            raise PairError(f"{path} has {len(ids):,} tokens, and one of them the id {max(ids):,}")
         names = [*special.values(), *more_special(config),
                  *more_special(read_json(folder / "special_tokens_map.json"))]
         with refusing(f"{path} cannot be used", PairError):

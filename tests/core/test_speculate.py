@@ -191,3 +191,8 @@ def test_plain_decoding_too_stops_at_nan():
             for token in generate(Broken(TARGET, 9), [1, 2], **settings):
                 written.append(token)
         assert written == whole[:8]
+
+
+def test_plain_decoding_needs_no_room_for_a_draft():
+    """A model whose whole context is the prompt: nothing can be written, and nothing is wrong with asking for it."""
+    assert list(generate(GPT(Config(8, 1, 1, 8, 1, 1, 8)), [1], max_new_tokens=0)) == []
