@@ -7,6 +7,8 @@ distribution of its own, so whoever reads another prompt writes from another dis
 import json
 import math
 import random
+import threading
+from contextlib import contextmanager
 from itertools import product
 
 from nanospec.errors import NanospecError
@@ -278,3 +280,18 @@ def configurations(count):
         prompt = [chance.randrange(5) for _ in range(chance.randint(2, 5))]
         made.append((kind, config, witness, settings, chance.choice([None, {}]), prompt))
     return made
+
+
+@contextmanager
+def running(kind):
+    """start(*its): a socketserver of this kind that answers, in a thread, until the end."""
+    servers = []
+
+    def start(*its):
+        servers.append(kind(*its))
+        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
+        return servers[-1]
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()

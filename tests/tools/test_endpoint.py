@@ -22,6 +22,7 @@ from nanospec.judge.verdict import judge
 from nanospec.judge.witnesses import against_logprobs, against_plain
 from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
+from tests.tools.right_servers import running
 
 P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))      # of the target, of its draft
 
@@ -81,16 +82,8 @@ class Handler(BaseHTTPRequestHandler):
 def serve(monkeypatch):
     """serve(answer) -> a server that runs."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    servers = []
-
-    def start(answer=completion):
-        servers.append(Server(answer))
-        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
-        return servers[-1]
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with running(Server) as start:
+        yield lambda answer=completion: start(answer)
 
 
 def faulty(body):

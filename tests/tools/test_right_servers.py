@@ -23,7 +23,7 @@ from nanospec.judge.endpoint import OFF, Endpoint
 from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs
 from tests.tools.right_servers import (BUGS, KINDS, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made, configurations,
-                                       endpoint, told)
+                                       endpoint, running, told)
 
 DOC = Path(__file__).parents[2] / "docs" / "JUDGE.md"
 ENOUGH, PARTS = 2 * len(KINDS) * len(WITNESSES), 6
@@ -140,16 +140,8 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def serve():
-    servers = []
-
-    def start(made):
-        servers.append(Server(made))
-        threading.Thread(target=servers[-1].serve_forever, args=(0.02,), daemon=True).start()
-        return servers[-1]
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with running(Server) as start:
+        yield start
 
 
 def run(server, *more, samples=150):
