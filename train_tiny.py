@@ -67,7 +67,7 @@ class Size:
     """
 
     target: Config
-    draft: Config
+    draft_model: Config
     shallow: int
     batch: int
     steps: tuple[int, ...]
@@ -211,7 +211,7 @@ class Training:
     def new_models(self) -> dict[str, Any]:
         shallow = replace(self.size.target, layers=self.size.shallow)
         return {"target": GPT(shallow).to(self.ids.device),
-                "draft": GPT(self.size.draft).to(self.ids.device)}
+                "draft": GPT(self.size.draft_model).to(self.ids.device)}
 
     def begin_phase(self, phase: int) -> None:
         self.phase, self.step = phase, 0

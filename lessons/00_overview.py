@@ -33,8 +33,8 @@ from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.speculate import speculate
 
-target, draft, tokenizer = load_pair()
-for name, model in ("target", target), ("draft model", draft):
+target, draft_model, tokenizer = load_pair()
+for name, model in ("target", target), ("draft model", draft_model):
     weights = sum(weight.numel() for weight in model.parameters())
     print(f"{name}: layers {model.config.layers}, weights {weights:,}")
 
@@ -55,7 +55,7 @@ for name, model in ("target", target), ("draft model", draft):
 # %%
 prompt = "class Queue:\n    def __init__(self, items):\n        self."
 text = prompt
-for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=1):
+for done in speculate(target, ModelDrafter(draft_model, 4), tokenizer.encode(prompt), 400, seed=1):
     words = [tokenizer.decode([token]) for token in [*done.tokens[1:], done.token]]
     if 0 < len(done.path) < 4 and all(word.strip() for word in words):
         break

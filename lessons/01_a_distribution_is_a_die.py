@@ -19,7 +19,7 @@ from kit import table
 from nanospec.files import load_pair
 from nanospec.probs import probs
 
-target, draft, tokenizer = load_pair()      # this lesson uses the target only: the big model
+target, draft_model, tokenizer = load_pair()      # this lesson uses the target only: the big model
 prompt = "import os\nfor i in"
 ids = tokenizer.encode(prompt)
 with torch.inference_mode():

@@ -27,7 +27,7 @@ from nanospec.generate import generate
 from nanospec.probs import probs
 
 torch.set_num_threads(1)
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode("import os\nfor i in")
 
 # %% [markdown]

@@ -23,7 +23,7 @@ from nanospec.files import load_pair
 from nanospec.probs import probs
 
 torch.set_num_threads(1)                                        # one core, as before
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 
 # %% [markdown]
 # ## The price: v(m)

@@ -19,7 +19,7 @@ from nanospec.files import load_pair
 from nanospec.probs import probs
 
 torch.set_num_threads(1)
-target, draft, tokenizer = load_pair(dtype=torch.float64)
+target, draft_model, tokenizer = load_pair(dtype=torch.float64)
 
 # %% [markdown]
 # ## By hand: one head of attention
@@ -176,10 +176,11 @@ assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False,
 # %%
 text = prompt + drafted + others[:1]                            # others[:1]: the bonus token
 for fed in (1, 2):
-    cache = draft.new_cache(1, 40)
-    read(draft, cache, prompt + drafted[:-1])                   # all draft tokens but the last
+    cache = draft_model.new_cache(1, 40)
+    read(draft_model, cache, prompt + drafted[:-1])  # all draft tokens but the last
     cache.length[:] = len(text) - fed                           # as if all before were read
-    compare(f"it reads the last {fed}", read(draft, cache, text[-fed:])[-1], again(draft, text))
+    compare(f"it reads the last {fed}", read(draft_model, cache, text[-fed:])[-1],
+            again(draft_model, text))
 
 names = ["it reads the last 1", "it reads the last 2"]
 table(["all accepted; the draft model", "largest difference to reading again", "total variation"],

@@ -179,11 +179,11 @@ def total_size(folder):
     """Return how many bytes the files in a folder hold."""
     return sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
 '''
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode(program)
 with torch.inference_mode():
     p_text = probs(target(torch.tensor([ids]))[0]).double()                 # (T, V): every place
-    q_text = probs(draft(torch.tensor([ids]))[0]).double()
+    q_text = probs(draft_model(torch.tensor([ids]))[0]).double()
 overlap_text = p_text.minimum(q_text).sum(-1)
 C_text = torch.where(p_text > 0, p_text / q_text, 0).amax(-1)               # of rejection sampling
 

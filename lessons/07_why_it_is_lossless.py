@@ -222,12 +222,12 @@ def compare(p_target, q_draft, rules):
 # *Guess first:* is any row off, and how often is the good draft's token accepted?
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 cases = [(kind, p_target, q_draft) for kind, q_draft in drafts.items()]
 for prompt in "for x in", "import os\n\ndef":
     ids = torch.tensor([tokenizer.encode(prompt)])
     with torch.inference_mode():
-        of_target, of_draft = target(ids)[0, -1].double(), draft(ids)[0, -1].double()
+        of_target, of_draft = target(ids)[0, -1].double(), draft_model(ids)[0, -1].double()
     six = of_target.topk(6).indices
     cases.append((f"the pair, {prompt!r}, top 6", probs(of_target[six]), probs(of_draft[six])))
     cases.append((f"the pair, {prompt!r}, all", probs(of_target), probs(of_draft)))

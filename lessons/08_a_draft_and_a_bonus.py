@@ -94,11 +94,11 @@ def distributions(model, *ids):
     return probs(model(torch.tensor([ids]))[0]).double()
 
 
-def draft_and_score(target, draft, ids, gamma, dice):
+def draft_and_score(target, draft_model, ids, gamma, dice):
     """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
     tokens, q_draft = [], []
     for _ in range(gamma):                                          # NEW: gamma draft tokens
-        q_draft.append(distributions(draft, *ids, *tokens)[-1])     # each sees those before it
+        q_draft.append(distributions(draft_model, *ids, *tokens)[-1])  # each sees those before it
         tokens.append(dice.pick(q_draft[-1]))
     p_target = distributions(target, *ids, *tokens)[-gamma - 1:]    # NEW: one call, gamma + 1 rows
     return tokens, q_draft, p_target
@@ -113,11 +113,11 @@ def draft_and_score(target, draft, ids, gamma, dice):
 # It is the function `accept_or_replace` in a loop.
 
 # %%
-def round_by_hand(target, draft, ids, gamma, dice):
+def round_by_hand(target, draft_model, ids, gamma, dice):
     """-> draft tokens, how many are accepted, and the token that follows those.
     ([4, 7], 1, 5): 4 was accepted, 7 was rejected, 5 is its replacement. So 4, 5 are written.
     """
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):                                      # NEW: from left to right
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -125,11 +125,11 @@ def round_by_hand(target, draft, ids, gamma, dice):
     return tokens, gamma, dice.pick(p_target[gamma])                    # NEW: the bonus token
 
 
-def write(play_round, target, draft, ids, gamma, new, dice):
+def write(play_round, target, draft_model, ids, gamma, new, dice):
     """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        tokens, accepted, token = play_round(target, draft, text, gamma, dice)
+        tokens, accepted, token = play_round(target, draft_model, text, gamma, dice)
         rounds.append((*tokens[:accepted], token))
         text += rounds[-1]
     return tuple(rounds)
@@ -146,24 +146,25 @@ def write(play_round, target, draft, ids, gamma, new, dice):
 # - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
 
 # %%
-def goes_on_after_a_rejection(target, draft, ids, gamma, dice):
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+def goes_on_after_a_rejection(target, draft_model, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             tokens[i] = dice.pick((p_target[i] - q_draft[i]).clamp(min=0))      # WRONG: and goes on
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def bonus_from_the_draft(target, draft, ids, gamma, dice):
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+def bonus_from_the_draft(target, draft_model, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             return tokens, i, dice.pick((p_target[i] - q_draft[i]).clamp(min=0))
-    return tokens, gamma, dice.pick(distributions(draft, *ids, *tokens)[-1])    # WRONG: the draft's
+    # WRONG: the draft model's
+    return tokens, gamma, dice.pick(distributions(draft_model, *ids, *tokens)[-1])
 
 
-def replacement_from_the_last_row(target, draft, ids, gamma, dice):
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+def replacement_from_the_last_row(target, draft_model, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             return tokens, i, dice.pick((p_target[-1] - q_draft[i]).clamp(min=0))   # WRONG: the row
@@ -179,8 +180,8 @@ def replacement_from_the_last_row(target, draft, ids, gamma, dice):
 # too, and one line makes both.
 
 # %%
-def bonus_as_a_residual(target, draft, ids, gamma, dice):
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice)
+def bonus_as_a_residual(target, draft_model, ids, gamma, dice):
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     q_draft.append(torch.zeros_like(q_draft[0]))                        # the row of zeros
     accepted = 0
     for i, x in enumerate(tokens):
@@ -378,10 +379,10 @@ for ours, our_line, theirs, their_line in STEPS:
 # *Guess first:* plain decoding would take 33 calls. How many rounds are there?
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode("class Queue:\n    def __init__(self, items):\n")
 shown = []
-for done in speculate(target, ModelDrafter(draft, 4), ids, 33, temperature=0.5, seed=7):
+for done in speculate(target, ModelDrafter(draft_model, 4), ids, 33, temperature=0.5, seed=7):
     kinds = ["accepted"] * len(done.path)
     if done.rejected:
         kinds += ["rejected"] + ["never judged"] * (3 - len(done.path)) + ["replacement"]
@@ -408,10 +409,10 @@ figures.round_by_round(shown)
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     coins = torch.tensor([[dice.flip(p[i, x] / q[i][x])] for i, x in enumerate(drafted)])

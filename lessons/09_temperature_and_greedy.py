@@ -150,7 +150,7 @@ def by_probs(x):
 
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode(Path(kit.__file__).read_text())[:500]
 with torch.inference_mode():
     of_target = target(torch.tensor([ids]))[0]          # logits (500, V), one row for each place
@@ -175,11 +175,11 @@ table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
 
 
 # %%
-def draft_and_score(target, draft, ids, gamma, dice, warp):
+def draft_and_score(target, draft_model, ids, gamma, dice, warp):
     """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
     tokens, q_draft = [], []
     for _ in range(gamma):
-        logits = draft(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
+        logits = draft_model(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
         q_draft.append(warp(logits))                                            # NEW
         tokens.append(dice.pick(q_draft[-1]))
     logits = target(torch.tensor([ids + tokens]))[0, -gamma - 1:]               # (gamma + 1, V)
@@ -191,9 +191,9 @@ def draft_and_score(target, draft, ids, gamma, dice, warp):
 
 
 # %%
-def round_by_hand(target, draft, ids, gamma, dice, warp):
+def round_by_hand(target, draft_model, ids, gamma, dice, warp):
     """-> draft tokens, how many are accepted, and the token that follows those."""
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice, warp)
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice, warp)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -201,11 +201,11 @@ def round_by_hand(target, draft, ids, gamma, dice, warp):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def write(target, draft, ids, gamma, new, dice, warp):
+def write(target, draft_model, ids, gamma, new, dice, warp):
     """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        tokens, accepted, token = round_by_hand(target, draft, text, gamma, dice, warp)
+        tokens, accepted, token = round_by_hand(target, draft_model, text, gamma, dice, warp)
         rounds.append((*tokens[:accepted], token))
         text += rounds[-1]
     return tuple(rounds)
@@ -264,9 +264,9 @@ table(["sampling", "paths", "off by"],
 exact = load_pair(dtype=torch.float64)
 prompt = tokenizer.encode("def area(radius):\n")
 plain = list(generate(exact.target, prompt, 32, temperature=0))
-done = list(speculate(exact.target, ModelDrafter(exact.draft, 4), prompt, 32, temperature=0))
+done = list(speculate(exact.target, ModelDrafter(exact.draft_model, 4), prompt, 32, temperature=0))
 with torch.inference_mode():
-    rounds = write(exact.target, exact.draft, prompt, 4, 32, OneRow(),
+    rounds = write(exact.target, exact.draft_model, prompt, 4, 32, OneRow(),
                    lambda x: probs(x, temperature=0))
 by_hand = list(sum(rounds, ()))[:32]
 assert plain == tokens_of(done) == by_hand
@@ -299,10 +299,10 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     logits = target(text + drafted)[-gamma - 1:]
     for i, x in enumerate(drafted):

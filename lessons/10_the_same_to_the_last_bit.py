@@ -27,7 +27,7 @@ from nanospec.generate import generate
 from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)
-target, draft, tokenizer = pair = load_pair(dtype=torch.float32)
+target, draft_model, tokenizer = pair = load_pair(dtype=torch.float32)
 
 # %% [markdown]
 # ## A sum has an order
@@ -169,7 +169,7 @@ NEW, prompts = 60, held_out_prompts(pair, 12, 90)
 same = {}
 for name, model in models.items():
     plain = [list(generate(model, ids, NEW, temperature=0)) for ids in prompts]
-    fast = [tokens_of(speculate(model, ModelDrafter(draft, 4), ids, NEW, temperature=0))
+    fast = [tokens_of(speculate(model, ModelDrafter(draft_model, 4), ids, NEW, temperature=0))
             for ids in prompts]
     same[name] = sum(a == b for a, b in zip(plain, fast))
 table(["the target in", "texts that are the same"],

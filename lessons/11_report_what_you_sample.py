@@ -85,11 +85,11 @@ table(["p_target [.5, .5]", "0 comes out", "1 comes out"],
 
 
 # %%
-def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
+def draft_and_score(target, draft_model, ids, gamma, dice, asked, drawn, told):
     """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
     tokens, q_draft = [], []
     for _ in range(gamma):
-        logits = draft(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
+        logits = draft_model(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
         tokens.append(dice.pick(drawn(logits)))                                 # NEW
         q_draft.append(told(logits))                                            # NEW
     logits = target(torch.tensor([ids + tokens]))[0, -gamma - 1:]               # (gamma + 1, V)
@@ -101,9 +101,9 @@ def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
 
 
 # %%
-def round_by_hand(target, draft, ids, gamma, dice, *way):
+def round_by_hand(target, draft_model, ids, gamma, dice, *way):
     """-> draft tokens, how many are accepted, and the token that follows those."""
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice, *way)
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice, *way)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -111,11 +111,11 @@ def round_by_hand(target, draft, ids, gamma, dice, *way):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def write(target, draft, ids, gamma, new, dice, *way):
+def write(target, draft_model, ids, gamma, new, dice, *way):
     """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        tokens, accepted, token = round_by_hand(target, draft, text, gamma, dice, *way)
+        tokens, accepted, token = round_by_hand(target, draft_model, text, gamma, dice, *way)
         rounds.append((*tokens[:accepted], token))
         text += rounds[-1]
     return tuple(rounds)
@@ -246,12 +246,12 @@ table(["beta at T =", "0", "1", "10"],
 # greatest if the draft model stays at T = 1?
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 human = tokenizer.encode(Path(nanospec.text.__file__).read_text())
 ids = human[:500]
 with torch.inference_mode():
     of_target = target(torch.tensor([ids]))[0]                  # logits (500, V)
-    of_draft = draft(torch.tensor([ids]))[0]
+    of_draft = draft_model(torch.tensor([ids]))[0]
 
 temperatures = [0, 0.25, 0.5, 0.8, 1, 1.5, 2]
 both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in temperatures]
@@ -295,7 +295,7 @@ own, sure = {}, {}
 with torch.inference_mode():
     for T in (0, 1, 2):
         text = continued(beginnings, T, 100)
-        written = target(text)[:, 31:-1], draft(text)[:, 31:-1]
+        written = target(text)[:, 31:-1], draft_model(text)[:, 31:-1]
         own[T] = acceptance(*(probs(logits, T) for logits in written)).mean().item()
         sure[T] = [probs(logits).amax(-1).mean().item() for logits in written]
 sure_of_human = [probs(logits).amax(-1).mean().item() for logits in (of_target, of_draft)]
@@ -331,10 +331,10 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         likeliest = q[-1] * (q[-1] >= q[-1].topk(2).values[-1])         # top-k, with k = 2
         drafted.append(dice.pick(likeliest))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)

@@ -37,9 +37,9 @@ from nanospec.speculate import speculate
 from nanospec.theory import acceptance, speedup, sure_gain
 
 torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
-target, draft, _ = pair = load_pair()
-autotune(target, draft)         # tries data types and layouts of the weights, keeps the fastest
-print(f"on one core, target in {described(target)}, draft in {described(draft)}")
+target, draft_model, _ = pair = load_pair()
+autotune(target, draft_model)  # tries data types and layouts of the weights, keeps the fastest
+print(f"on one core, target in {described(target)}, draft in {described(draft_model)}")
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the end if it was busy
 
 # %% [markdown]
@@ -97,13 +97,14 @@ seconds = {gamma: [] for gamma in gammas}
 for turn, ids in enumerate(held_out_prompts(pair, 4)):
     plain += timed(generate(target, ids, 16, seed=turn, **at))[1][1:]
     for gamma in gammas:
-        running = speculate(target, ModelDrafter(draft, gamma), ids, 256, seed=turn, **at)
+        running = speculate(target, ModelDrafter(draft_model, gamma), ids, 256, seed=turn, **at)
         done, took = timed(islice(running, 12))                         # twelve rounds
         rounds[gamma] += done
         seconds[gamma] += took[1:]
     for _ in range(2):
         sizes = [gamma + 1 for gamma in gammas]
-        costs.append(measure_costs(target, draft, sizes, len(ids) + 20, turns=1, **at))     # c, v
+        # c and v
+        costs.append(measure_costs(target, draft_model, sizes, len(ids) + 20, turns=1, **at))
     quiet.look()
 
 # %% [markdown]

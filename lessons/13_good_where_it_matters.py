@@ -24,7 +24,7 @@ from nanospec.speculate import speculate
 from nanospec.theory import acceptance
 
 torch.set_num_threads(1)        # nothing is timed here
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 SNIPPET = '''class Thermometer:
     """Keeps the last readings of one sensor."""
 
@@ -56,7 +56,7 @@ def distributions(model, ids):
 
 ids = torch.tensor([[tokenizer.end_of_text] + tokenizer.encode(SNIPPET)])
 pieces = [tokenizer.decode([token]) for token in ids[0, 1:]]
-p_target, q_draft = distributions(target, ids), distributions(draft, ids)
+p_target, q_draft = distributions(target, ids), distributions(draft_model, ids)
 beta = acceptance(p_target, q_draft)[0]                 # one number for each piece of SNIPPET
 
 rows = []
@@ -80,7 +80,7 @@ table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
 # (Olsson et al. 2022, arXiv 2209.11895), and our draft model has only one.
 
 # %%
-print(f"\nlayers: target {target.config.layers}, draft {draft.config.layers}")
+print(f"\nlayers: target {target.config.layers}, draft {draft_model.config.layers}")
 
 # %% [markdown]
 # ## What stands there?
@@ -180,7 +180,7 @@ def bigrams(where):
 
 
 before = texts[:, :-1]
-drafts = {"shipped draft": distributions(draft, texts),
+drafts = {"shipped draft": distributions(draft_model, texts),
           "bigrams of code": bigrams(~is_prose)[before],
           "bigrams of prose": bigrams(is_prose)[before]}
 
@@ -242,14 +242,14 @@ figures.code_map(lines, grid, CODE + PROSE, {name: means[:-2] for name, means in
 # %%
 def read(texts, gamma, since=0):
     """(N, T) tokens -> tokens per target call that rounds of gamma draft tokens would bring."""
-    stood, _ = judged(target, draft, texts, Sampling(), gamma)
+    stood, _ = judged(target, draft_model, texts, Sampling(), gamma)
     begins = places_of_rounds(stood[:, :, since:])[:, 0]        # how likely, at each place
     return begins.numel() / begins.sum().item()
 
 
 counts, own = [], []
 for turn, start in enumerate(texts[:4, :64].tolist()):
-    rounds = list(speculate(target, ModelDrafter(draft, 4), start, 64, seed=turn))
+    rounds = list(speculate(target, ModelDrafter(draft_model, 4), start, 64, seed=turn))
     counts += [len(done.emitted) for done in rounds]
     own.append(start + sum((done.emitted for done in rounds), []))
 
@@ -278,10 +278,10 @@ table(["gamma 4", "tokens per call"],
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     for i, x in enumerate(drafted):
@@ -313,8 +313,8 @@ assert bug_off > 0.001
 #    it?
 # 2. Write `probs(..., temperature=0)` in `distributions`, and then 3. How does alpha change in
 #    code, and how in prose?
-# 3. Mix two drafts: add to `drafts` the entry `"mixed": 0.9 * distributions(draft, texts) + 0.1 *
-#    bigrams(is_prose)[before]`. Is prose, at least, better off?
+# 3. Mix two drafts: add to `drafts` the entry `"mixed": 0.9 * distributions(draft_model, texts) +
+#    0.1 * bigrams(is_prose)[before]`. Is prose, at least, better off?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -67,13 +67,13 @@ for right_words, wrong_words in zoo["row-before"].edits:
 # *Guess first:* does any of the six bugs leave the first token exactly right?
 
 # %%
-target, draft = TableModel(3, seed=109, zeros=0), TableModel(3, seed=3, zeros=0)
+target, draft_model = TableModel(3, seed=109, zeros=0), TableModel(3, seed=3, zeros=0)
 start, gamma = [1], 1
 
 
 def sampler(name, new=3):
     """A function of the dice that writes `new` tokens, with the bug of that name in the code."""
-    run = sampler_with(zoo[name], target, draft, start, new, gamma)
+    run = sampler_with(zoo[name], target, draft_model, start, new, gamma)
     return lambda dice: tuple(run(dice))
 
 

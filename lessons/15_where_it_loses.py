@@ -92,8 +92,8 @@ print("to play with, in a browser:", page("formulas"))
 
 # %%
 torch.set_num_threads(1)                            # one core: no call waits for a second one
-target, draft, _ = pair = load_pair()
-autotune(target, draft)
+target, draft_model, _ = pair = load_pair()
+autotune(target, draft_model)
 prompts, context = held_out_prompts(pair, 3), 96
 quiet = Quiet(lambda: step_seconds(target, context=context, repeats=3))
 
@@ -153,17 +153,17 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 
 # %%
 torch.manual_seed(0)
-ignorant = GPT(draft.config).to(draft.dtype).requires_grad_(False)
+ignorant = GPT(draft_model.config).to(draft_model.dtype).requires_grad_(False)
 two_layers = replace(target.config, layers=2)
 shallow = GPT(two_layers).to(target.dtype).requires_grad_(False)
 shallow.load_state_dict(target.state_dict(), strict=False)          # its first two layers
-for model, like in (shallow, target), (ignorant, draft):
+for model, like in (shallow, target), (ignorant, draft_model):
     set_up(model, tuning_of(like))
 
-races = {f"T = {T}": (target, draft, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
+races = {f"T = {T}": (target, draft_model, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
 races |= {"a draft that learnt nothing": (target, ignorant, {}),
           "the target as its own draft": (target, target, {}),
-          "a target of 2 layers": (shallow, draft, {"luck": 0.65})}
+          "a target of 2 layers": (shallow, draft_model, {"luck": 0.65})}
 
 # %% [markdown]
 # A verdict needs both numbers: what the formula predicts, and what the clock measures. If one is
@@ -185,10 +185,10 @@ def show(names):
           [[name, *(f"{number:.2f}" for number in rows[name]), verdicts[name]] for name in names])
 
 
-costs, runs, rows, verdicts = costs_of(target, draft, 3), {}, {}, {}
+costs, runs, rows, verdicts = costs_of(target, draft_model, 3), {}, {}, {}
 for name, (big, small, how) in races.items():
     runs[name] = alpha, tokens, step, seconds = race(big, small, **how)
-    same_pair = big is target and small is draft
+    same_pair = big is target and small is draft_model
     c, v = costs if same_pair else costs_of(big, small, 1)
     predicted, measured = speedup(alpha, 4, c, v), tokens * step / seconds
     rows[name] = alpha, c, v, predicted, measured
@@ -237,7 +237,7 @@ figures.where_it_loses(of_alpha, of_c, panels)
 
 # %%
 print()
-for name, model in ("target", target), ("draft", draft):
+for name, model in ("target", target), ("draft", draft_model):
     cache = model.new_cache(rows=1, slots=1)
     held = sum(tensor.nbytes for tensor in cache.k + cache.v)
     print(f"{name}: {weight_bytes(model) / 1e6:.1f} MB of weights, "
@@ -283,10 +283,10 @@ quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = target(text + drafted)[-gamma - 1:].softmax(-1)
     for i, x in enumerate(drafted):

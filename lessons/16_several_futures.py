@@ -291,11 +291,11 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 # *Guess first:* the first is accepted in more than half of the rounds. How often is it the second?
 
 # %%
-target, draft, _ = pair = load_pair()
-autotune(target, draft)                                     # the fastest form of both models
+target, draft_model, _ = pair = load_pair()
+autotune(target, draft_model)                                     # the fastest form of both models
 rounds = []
 for seed, prompt in enumerate(held_out_prompts(pair, 20)):
-    rounds += speculate(target, TreeDrafter(draft, shape(4)), prompt, 20, seed=seed)
+    rounds += speculate(target, TreeDrafter(draft_model, shape(4)), prompt, 20, seed=seed)
 paths = [done.path for done in rounds]
 accepted = [paths.count([child]) / len(paths) for child in (1, 2, 3, 4)]
 shares = " ".join(f"{chance:.3f}" for chance in accepted)
@@ -324,7 +324,7 @@ quiet = Quiet(lambda: step_seconds(target, repeats=3))
 best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
 draft_step = float("inf")
 for turn in range(4):
-    draft_step = min(draft_step, step_seconds(draft, 1, 128, repeats=1))
+    draft_step = min(draft_step, step_seconds(draft_model, 1, 128, repeats=1))
     for m in best_of:
         best_of[m] = min(best_of[m], step_seconds(target, m, 128, repeats=1))
 step = min(best_of.values())
@@ -373,10 +373,10 @@ quiet.tell("c was 0.10, v(5) 1.24 and v(7) 1.34 (one core of an Intel Xeon)")
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     for i, x in enumerate(drafted):

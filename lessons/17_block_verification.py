@@ -351,12 +351,13 @@ assert distance(a_chain, walked["methods/rules/block.py"])[1] < 1e-12
 # *Guess first:* which rule is ahead with one draft token, and which with eight?
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 sums = {"token by token": [0.0] * 8, "as a whole": [0.0] * 8}
 prompts = ["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "]
 count = 0
 for seed, prompt in enumerate(prompts):
-    for done in speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 48, seed=seed):
+    for done in speculate(target, ModelDrafter(draft_model, 8), tokenizer.encode(prompt), 48,
+                          seed=seed):
         places = zip(done.tokens[1:], done.p_target, done.q_draft[1:])
         ratios = [(p[x] / q[x]).item() for x, p, q in places]
         w, each = weights(ratios), 1.0
@@ -391,10 +392,10 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     for i, x in enumerate(drafted):

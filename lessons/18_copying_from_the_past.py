@@ -248,7 +248,7 @@ def replay(drafter, ids, new):
 
 # %%
 torch.set_num_threads(1)        # one text, small steps: a second thread would mostly wait
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 table_of_numbers = "TABLE = (\n    " + " ".join(f"0x{i:02x}," for i in range(32))
 a_class = 'class Thermometer:\n    """Keeps readings of a sensor."""\n\n    def __init__(self'
 ids = {"table": tokenizer.encode(table_of_numbers), "class": tokenizer.encode(a_class)}
@@ -272,7 +272,7 @@ for name, copier in copiers.items():
                    for (kind, T), new in texts.items()]
 rates["draft model"] = []
 for kind, T in texts:
-    rounds = list(speculate(target, ModelDrafter(draft, 4), ids[kind], 40, T, seed=1))
+    rounds = list(speculate(target, ModelDrafter(draft_model, 4), ids[kind], 40, T, seed=1))
     rates["draft model"].append(40 / len(rounds))
 table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       [[name, *(f"{rate:.2f}" for rate in row)] for name, row in rates.items()],
@@ -349,7 +349,7 @@ for name, copier in copiers.items():
     off[name] = distance(found, truth)[1]
 table(["drafter", "ms for a draft", "off by"],
       [[name, f"{cost[name]:.2f}", f"{off[name]:.0e}"] for name in copiers]
-      + [["draft model", f"{4000 * step_seconds(draft):.2f}", "-"]],
+      + [["draft model", f"{4000 * step_seconds(draft_model):.2f}", "-"]],
       "off by: total variation of four tokens from the target alone, walked")
 
 # %% [markdown]
@@ -373,10 +373,10 @@ figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(int(q[-1].argmax()))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     for i, x in enumerate(drafted):

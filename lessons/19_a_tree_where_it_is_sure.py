@@ -26,7 +26,7 @@ from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
 
 torch.set_num_threads(1)                                    # nothing is timed here
-target, draft, tokenizer = pair = load_pair()
+target, draft_model, tokenizer = pair = load_pair()
 
 # %% [markdown]
 # ## How sure?
@@ -47,7 +47,7 @@ ids = tokenizer.encode("class Stack:\n    def __init__(self, items):\n        se
 
 @torch.no_grad()
 def expected(path):
-    return draft(torch.tensor([ids + list(path)]))[0, -1].softmax(-1)           # (V,)
+    return draft_model(torch.tensor([ids + list(path)]))[0, -1].softmax(-1)           # (V,)
 
 
 def expand(width, depth):
@@ -94,7 +94,7 @@ def paths_of(draft_tokens, parents):
     return paths[1:]
 
 
-text, drafter = Text([ids], 9, draft.config.vocab_size), DynamicTree(draft, 8, 2)
+text, drafter = Text([ids], 9, draft_model.config.vocab_size), DynamicTree(draft_model, 8, 2)
 drafter.begin(text)
 drafter.read(text, [0], None)
 with torch.no_grad():
@@ -137,7 +137,7 @@ def rounds_of(make, temperature):
 
 
 def tree_of_8():
-    return DynamicTree(draft, 8, 2)
+    return DynamicTree(draft_model, 8, 2)
 
 
 trees = rounds_of(tree_of_8, 0)
@@ -154,7 +154,7 @@ table(["longest path", *range(1, 6)], [["drafts", *(longest.count(n) for n in ra
 
 # %%
 def chain_of_5():
-    return ModelDrafter(draft, 5)
+    return ModelDrafter(draft_model, 5)
 
 
 def per_call(rounds):
@@ -199,8 +199,8 @@ figures.confident_tree([(path, sure, word, path in chosen)
 #
 # ## Change this and run again
 #
-# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft, 8, 4)`. How does the tree
-#    change, and how often is the draft model called in both cases?
+# 1. Grow the tree with `expand(width=4, depth=3)` and `DynamicTree(draft_model, 8, 4)`. How does
+#    the tree change, and how often is the draft model called in both cases?
 # 2. In `expand`, write `(share, (*path, token))` in place of `(sure * share, ...)`. Why is the
 #    choice no longer a tree? (An assert fails.)
 # 3. In the last table, write 0.5 wherever T is 1. Which is ahead now?

@@ -198,7 +198,7 @@ table(["the mean, if", *names, "off by"], cells)
 # away.
 
 # %%
-target, draft = TableModel(3, seed=3), TableModel(3, seed=4)
+target, draft_model = TableModel(3, seed=3), TableModel(3, seed=4)
 
 
 @cache                                          # of Python: a walk asks for the same texts again
@@ -210,7 +210,7 @@ def after(model, text):
 def round_stopping(text, dislikes, dice):
     """The text with what a round adds to it. It stops after a draft token that it dislikes."""
     for place in range(2):
-        p_target, q_draft = after(target, text), after(draft, text)
+        p_target, q_draft = after(target, text), after(draft_model, text)
         x = dice.pick(q_draft)
         accepted = dice.flip(p_target[x] / q_draft[x])
         if not accepted:
@@ -225,7 +225,7 @@ def round_stopping(text, dislikes, dice):
 def round_throwing(text, dislikes, dice):
     """The text with what a round adds to it. It throws away a draft token that it dislikes."""
     for place in range(2):
-        p_target, q_draft = after(target, text), after(draft, text)
+        p_target, q_draft = after(target, text), after(draft_model, text)
         x = dice.pick(q_draft)
         accepted = dice.flip(p_target[x] / q_draft[x])
         if dislikes(q_draft, x, accepted):

@@ -32,8 +32,8 @@ from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens, speedup
 
 torch.set_num_threads(1)            # one core, as in "How fast"
-target, draft, tokenizer = load_pair()
-autotune(target, draft, "float32")      # the fastest layout; float32, so that all texts agree
+target, draft_model, tokenizer = load_pair()
+autotune(target, draft_model, "float32")      # the fastest layout; float32, so that all texts agree
 prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Stack:\n    def ",
                                                "    assert square(1) == 1\n" * 3)]
 
@@ -50,7 +50,7 @@ texts, sure, right = [], [], []
 for ids in prompts:
     text = list(generate(target, ids, 64, temperature=0))
     with torch.inference_mode():
-        q_draft = probs(draft(torch.tensor([ids + text]))[0, len(ids) - 1:-1])      # (64, V)
+        q_draft = probs(draft_model(torch.tensor([ids + text]))[0, len(ids) - 1:-1])      # (64, V)
     best = q_draft.max(-1)
     texts.append(text)
     sure.append(best.values.tolist())
@@ -87,7 +87,7 @@ table(["how sure the draft was", "places", "share that is right"], rows)
 quiet = Quiet(lambda: step_seconds(target, repeats=3))      # warns if the machine was busy
 draft_took, took = [], {m: [] for m in range(1, 10)}
 for turn in range(4):
-    draft_took.append(step_seconds(draft, 1, 64, repeats=1))
+    draft_took.append(step_seconds(draft_model, 1, 64, repeats=1))
     for m in took:
         took[m].append(step_seconds(target, m, 64, repeats=1))
 
@@ -199,7 +199,8 @@ runs = {}
 for name, rule in rules.items():
     spent[name], runs[name] = [], []
     for ids, text in zip(prompts, texts):
-        rounds = list(speculate(target, DynamicDrafter(draft, rule, 8), ids, 64, temperature=0))
+        rounds = list(speculate(target, DynamicDrafter(draft_model, rule, 8), ids, 64,
+                                temperature=0))
         assert tokens_of(rounds) == text
         steps = sum(done.steps for done in rounds)
         cost = sum(done.steps * c + v[len(done.tokens)] for done in rounds)

@@ -30,7 +30,7 @@ from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import acceptance
 
 torch.set_num_threads(1)
-target, prefix, tokenizer = load_pair(draft="prefix")   # prefix: a draft model, see below
+target, prefix, tokenizer = load_pair(draft_model="prefix")   # prefix: a draft model, see below
 target.requires_grad_(False)                    # the target is frozen: only the heads learn
 
 # %% [markdown]

@@ -32,7 +32,7 @@ from nanospec.speculate import speculate, tokens_of, verify
 from nanospec.theory import acceptance
 
 torch.set_num_threads(1)
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 
 # %% [markdown]
 # ## Likely enough
@@ -173,7 +173,7 @@ texts = [tokenizer.encode(text[len(text) // 2:][:1600])[:257] for text in read_t
 texts = torch.tensor([ids for ids in texts if len(ids) == 257][:16])
 tokens, true = texts[:, :-1], texts[:, 1:, None]
 with torch.inference_mode():
-    p_all, q_all = (model(tokens).double().softmax(-1) for model in (target, draft))
+    p_all, q_all = (model(tokens).double().softmax(-1) for model in (target, draft_model))
 cut = Sampling(1.0, top_p=0.9)
 p_cut, q_cut = (cut(of.log().flatten(0, 1)).view_as(of) for of in (p_all, q_all))
 

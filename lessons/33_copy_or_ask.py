@@ -29,7 +29,7 @@ from nanospec.speculate import speculate, tokens_of
 from nanospec.theory import expected_tokens
 
 torch.set_num_threads(1)
-target, draft, tokenizer = pair = load_pair()
+target, draft_model, tokenizer = pair = load_pair()
 
 # %% [markdown]
 # ## How far can a copy be trusted?
@@ -154,7 +154,7 @@ assert copy_offer(1, 1) < chain_offer(1)
 # it on tables, with one draft token per round. *Guess first:* how far off is it?
 
 # %%
-TARGET, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TARGET, DRAFT_MODEL = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 START, NEW = (1, 0, 1), 3
 
 
@@ -166,7 +166,7 @@ def one_token_rounds(dice, choose):
     """choose(n, copied, drawn): is the copy taken?"""
     text, dice = START, OneRow(dice)
     while len(text) < len(START) + NEW:
-        p, q = after(TARGET, text), after(DRAFT, text)
+        p, q = after(TARGET, text), after(DRAFT_MODEL, text)
         n, copied = longest_match(text)
         drawn = dice.pick(q)
         if n and choose(n, copied, drawn):
@@ -209,8 +209,9 @@ assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has a di
 
 # %%
 costs = C, {m: v(m) for m in range(2, MOST + 2)}
-DRAFTERS = {"chain of 4": lambda: ModelDrafter(draft, 4), "lookup": lambda: PromptLookup(MOST),
-            "hybrid": method_of(target, draft, "hybrid", gamma=MOST, costs=costs).make}
+DRAFTERS = {"chain of 4": lambda: ModelDrafter(draft_model, 4),
+            "lookup": lambda: PromptLookup(MOST),
+            "hybrid": method_of(target, draft_model, "hybrid", gamma=MOST, costs=costs).make}
 texts = {"held-out code": prompts, "code that repeats itself": repetitive_prompts(pair)}
 counted, shown = {}, []
 

@@ -35,10 +35,10 @@ from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)
 try:
-    target, draft, tokenizer = pair = load_pair("smollm2")
+    target, draft_model, tokenizer = pair = load_pair("smollm2")
 except NanospecError as error:
     sys.exit(f"This lesson needs a model of others. {error}")
-how = autotune(target, draft)
+how = autotune(target, draft_model)
 print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how}")
 
 # %% [markdown]
@@ -52,10 +52,11 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 # %%
 GAMMA = 4
 ours, rows = load_pair(), []
-autotune(ours.target, ours.draft)
-measured = {"SmolLM2": measure_costs(target, draft, [2, 3, 5, 9], turns=5),
-            "our own": measure_costs(ours.target, ours.draft, [2, 3, 5, 9], turns=5)}
-for (name, costs), both in zip(measured.items(), ((target, draft), (ours.target, ours.draft))):
+autotune(ours.target, ours.draft_model)
+measured = {"SmolLM2": measure_costs(target, draft_model, [2, 3, 5, 9], turns=5),
+            "our own": measure_costs(ours.target, ours.draft_model, [2, 3, 5, 9], turns=5)}
+for (name, costs), both in zip(measured.items(),
+                               ((target, draft_model), (ours.target, ours.draft_model))):
     count = [sum(p.numel() for p in model.parameters()) for model in both]
     rows.append([name, *(f"{number:,}" for number in count), f"{costs.c:.2f}",
                  *(f"{costs.v[m]:.2f}" for m in costs.v)])
@@ -88,7 +89,8 @@ chosen = {"story": asked[2], "question": asked[16], "rewriting": asked[9]}
 found, betas, rounds_of = [], {}, {}
 for kind, ids in chosen.items():
     calls = {}
-    for name, drafter in (("draft model", ModelDrafter(draft, GAMMA)), ("copies", SuffixDrafter())):
+    for name, drafter in (("draft model", ModelDrafter(draft_model, GAMMA)),
+                          ("copies", SuffixDrafter())):
         rounds = list(speculate(target, drafter, ids, NEW, temperature=0, stop=tokenizer.ends))
         calls[name], rounds_of[kind, name] = len(tokens_of(rounds)) / len(rounds), rounds
     betas[kind] = [mean(column) for column in betas_of(rounds_of[kind, "draft model"])]
@@ -129,9 +131,10 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 
 # %%
 ids = torch.tensor(sum((tokens_of(rounds_of[kind, "draft model"]) for kind in chosen), []))
-known = torch.isin(ids, draft.ids).float().mean().item()
-print(f"\n{len(draft.ids):,} tokens: {len(draft.ids) / target.config.vocab_size:.0%} of the "
-      f"vocabulary, and {known:.1%} of the answers above")
+known = torch.isin(ids, draft_model.ids).float().mean().item()
+spoken = len(draft_model.ids)
+print(f"\n{spoken:,} tokens: {spoken / target.config.vocab_size:.0%} of the vocabulary, and "
+      f"{known:.1%} of the answers above")
 
 
 class Without:

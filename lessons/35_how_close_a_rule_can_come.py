@@ -113,11 +113,12 @@ assert three_ways([.5, 2]) == [[.5, .5, .5], [.5, 1, 1]]        # A B
 # accepted draft tokens.
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 rounds = []
 prompts = ["def area(radius):\n", "import os\nfor name in", "class Stack:\n    def "]
 for seed, prompt in enumerate(prompts):
-    rounds += speculate(target, ModelDrafter(draft, 8), tokenizer.encode(prompt), 48, seed=seed)
+    rounds += speculate(target, ModelDrafter(draft_model, 8), tokenizer.encode(prompt), 48,
+                        seed=seed)
 
 found = []
 for done in rounds:

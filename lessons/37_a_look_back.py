@@ -9,7 +9,7 @@
 # costs more.
 #
 # This lesson combines the two. Its draft model is the one that ships beside the GPT:
-# `nanospec demo --draft prefix`, in nanospec/methods/draft_models/prefix.py.
+# `nanospec demo --draft-model prefix`, in nanospec/methods/draft_models/prefix.py.
 #
 # | | reads the committed text | reads each draft token |
 # |---|---|---|
@@ -38,8 +38,8 @@ from nanospec.text import Text, prefill
 from nanospec.theory import acceptance
 
 torch.set_num_threads(1)
-target, model, tokenizer = load_pair(draft="prefix")
-gpt = load_pair().draft
+target, model, tokenizer = load_pair(draft_model="prefix")
+gpt = load_pair().draft_model
 STEPS, V = 5, target.config.vocab_size
 
 # %% [markdown]

@@ -34,7 +34,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, logging  # noqa: E
 logging.set_verbosity_error()
 logging.disable_progress_bar()
 torch.set_num_threads(1)
-pair = target, draft, tokenizer = load_pair()
+pair = target, draft_model, tokenizer = load_pair()
 
 # %% [markdown]
 # ## What is in a folder
@@ -116,7 +116,7 @@ def assisted(**settings):
     """The number of tokens after each call of the target in transformers; calls of the draft."""
     for name, value in settings.items():
         setattr(their_draft.generation_config, name, value)
-    calls.update(target=0, draft=0)
+    calls.update(target=0, draft_model=0)
     grown = {}
 
     def look(sequence, scores, **_):
@@ -131,7 +131,7 @@ def assisted(**settings):
 def ours(gamma):
     """The same in this library."""
     grown, text, steps = [], [], 0
-    for done in speculate(target, ModelDrafter(draft, gamma), ids, NEW, temperature=0):
+    for done in speculate(target, ModelDrafter(draft_model, gamma), ids, NEW, temperature=0):
         text, steps = text + done.emitted, steps + done.steps
         grown.append(len(text))
     assert text == plain
@@ -177,7 +177,7 @@ figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 
 # %%
 again = load_pair(folder)
-rounds = list(speculate(again.target, ModelDrafter(again.draft, 4), ids, NEW, temperature=0))
+rounds = list(speculate(again.target, ModelDrafter(again.draft_model, 4), ids, NEW, temperature=0))
 print(f"\nread back, our speculation needs {len(rounds)} calls for the same {NEW} tokens")
 assert len(rounds) == len(found["ours, gamma = 4"][0])
 room.cleanup()

@@ -31,7 +31,7 @@ from nanospec.proof.walk import distance, walk
 from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 V = target.config.vocab_size
 
 # %% [markdown]
@@ -91,7 +91,8 @@ assert grammar.allowed[1:5].sum(-1).tolist() == [len(state) for state in may[:4]
 
 ids = tokenizer.encode("# the first squares:\n")
 for name, model in (("free", target), ("constrained", Constrained(target, grammar))):
-    rounds = speculate(model, ModelDrafter(draft, 4), ids, 24, 0.7, seed=3, stop=tokenizer.ends)
+    rounds = speculate(model, ModelDrafter(draft_model, 4), ids, 24, 0.7, seed=3,
+                       stop=tokenizer.ends)
     print(f"{name:12}", repr(tokenizer.decode(tokens_of(rounds))))
 
 # %% [markdown]
@@ -109,7 +110,7 @@ for name, model in (("free", target), ("constrained", Constrained(target, gramma
 
 # %%
 RULES = [[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]           # -1: may not follow
-TARGET, DRAFT = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
+TARGET, DRAFT_MODEL = TableModel(3, 5, zeros=0), TableModel(3, 6, zeros=0)
 START, NEW, GAMMA = (0,), 4, 2
 BEGIN = RULES[0][START[0]]                                          # the state after START
 
@@ -139,7 +140,7 @@ def constrained_rounds(dice, one_mask=False, rolled_back=True):
     while len(text) < len(START) + NEW:
         drafted, states, q = (), [state], []                            # NEW: a state for each row
         for _ in range(GAMMA):
-            q.append(masked(DRAFT, text + drafted, states[-1]))
+            q.append(masked(DRAFT_MODEL, text + drafted, states[-1]))
             drafted += (dice.pick(q[-1]),)
             states.append(following(states[-1], drafted[-1]))
         masks = [state] * (GAMMA + 1) if one_mask else states
@@ -199,7 +200,7 @@ assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.valu
 
 # %%
 small = Grammar(torch.tensor(RULES))
-both = Constrained(TARGET, small), Constrained(DRAFT, small)
+both = Constrained(TARGET, small), Constrained(DRAFT_MODEL, small)
 library_off = {}
 for name in ("chain", "tree", "lookup"):
     run = method_of(*both, name, gamma=2, topology=[-1, 0, 0, 1]).run
@@ -226,10 +227,10 @@ RECORD = r'\{"name": "[A-Z][a-z]+", "age": \d\d?\}'
 PROMPTS = ["# a user, as JSON:\n", "record = json.loads(line)\n", "    # for example\n",
            '"""The settings of a person.\n', "# one line of the log\n"]
 grammar = grammar_of(RECORD, tokenizer, V, opens="\n")
-T, D = Constrained(target, grammar), Constrained(draft, grammar)
+T, D = Constrained(target, grammar), Constrained(draft_model, grammar)
 rounds_of, alpha, shown = {}, {}, []
-for name, (writes, drafts) in {"no grammar": (target, draft), "both masked": (T, D),
-                               "the target alone": (T, draft)}.items():
+for name, (writes, drafts) in {"no grammar": (target, draft_model), "both masked": (T, D),
+                               "the target alone": (T, draft_model)}.items():
     for temperature in (0, 1):
         done = [list(speculate(writes, ModelDrafter(drafts, 4), tokenizer.encode(prompt), 32,
                                temperature, seed=seed, stop=tokenizer.ends))
@@ -309,9 +310,9 @@ figures.what_the_text_may_be(alpha)
 #
 # ## Change this and run again
 #
-# 1. Let `DRAFT = TARGET` in the small example. Which of the two mistakes is still seen?
-# 2. Draft without a mask in the small example: `DRAFT(torch.tensor([text + drafted]))[0, -1]` and
-#    `.softmax(-1)` in `constrained_rounds`, with `NEW = 3`. Which of the three rows are exact?
+# 1. Let `DRAFT_MODEL = TARGET` in the small example. Which of the two mistakes is still seen?
+# 2. Draft without a mask in the small example: `DRAFT_MODEL(torch.tensor([text + drafted]))[0, -1]`
+#    and `.softmax(-1)` in `constrained_rounds`, with `NEW = 3`. Which of the three rows are exact?
 # 3. Give the record a name that is nearly free: `"[^"\n]+"`. Does alpha come closer to that of free
 #    text, at both temperatures?
 #

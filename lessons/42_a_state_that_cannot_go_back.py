@@ -128,20 +128,20 @@ for name, snapshots in (("replay", None), ("snapshots", 3)):
 def pair(snapshots):
     """The target, and a draft model that is nearly the same."""
     target = small_recurrent(8, 4, 5, (3,), snapshots)
-    draft, noise = copy.deepcopy(target), torch.Generator().manual_seed(6)
-    for weight in draft.parameters():
+    draft_model, noise = copy.deepcopy(target), torch.Generator().manual_seed(6)
+    for weight in draft_model.parameters():
         weight += 0.1 * weight.std(correction=0) * torch.randn(
             weight.shape, generator=noise, dtype=weight.dtype)
-    return target, draft
+    return target, draft_model
 
 
 def counted(gamma, snapshots):
     """Bytes of states, tokens read in a round, and tokens written in a round."""
-    target, draft = pair(snapshots)
+    target, draft_model = pair(snapshots)
     caches, new_cache = [], target.new_cache            # to look into its cache afterwards
     target.new_cache = lambda rows, slots: caches.append(new_cache(rows, slots)) or caches[-1]
     prompt, new = [1, 2, 3, 4, 5], 48
-    done = list(speculate(target, ModelDrafter(draft, gamma), prompt, new, temperature=0))
+    done = list(speculate(target, ModelDrafter(draft_model, gamma), prompt, new, temperature=0))
     assert tokens_of(done) == list(generate(target, prompt, new, temperature=0))
     read = sum(len(one.tokens) for one in done) + caches[0].again
     return caches[0].states[0].nbytes, read / len(done), new / len(done)

@@ -53,12 +53,12 @@ def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
     gamma is 2.
     """
     tables = TableModel(3, seed=8, zeros=0.4), TableModel(3, seed=58, zeros=0.4)
-    target, draft = (lambda text, model=model: model(torch.tensor([text]))[0] for model in tables)
+    target, draft_model = (lambda text, model=model: model(torch.tensor([text]))[0] for model in tables)
 
     def write(dice):
         text = [1]
         while len(text) < 1 + new:
-            text = a_round(target, draft, text, 2, temperature, OneRow(dice))
+            text = a_round(target, draft_model, text, 2, temperature, OneRow(dice))
         return tuple(text[1:1 + new])
     return distance(walk(write)[0], target_distribution(tables[0], [1], new, temperature=temperature))[1]
 

@@ -36,22 +36,22 @@ def product_of(*parts: Distribution) -> Distribution:
 class Mixture:
     """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) -> pi (..., V)."""
 
-    def __init__(self, target: TableModel, draft: TableModel, mix: Callable):
-        self.target, self.draft, self.mix = target, draft, mix
+    def __init__(self, target: TableModel, draft_model: TableModel, mix: Callable):
+        self.target, self.draft_model, self.mix = target, draft_model, mix
         self.config, self.new_cache = target.config, target.new_cache
         self.device, self.dtype = target.device, target.dtype
 
     def __call__(self, *call, layers: Sequence[int] = (), **more) -> torch.Tensor:
-        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft))
+        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft_model))
         return self.mix(q_draft, p_target).log()
 
 
-def expected_accepted(target, draft, prefix: list[int], gamma: int, **settings) -> float:
+def expected_accepted(target, draft_model, prefix: list[int], gamma: int, **settings) -> float:
     """Draft tokens accepted on average of gamma, after `prefix`, without a cache."""
     if gamma == 0:
         return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
-    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft_model))
+    return sum(weight * (1 + expected_accepted(target, draft_model, [*prefix, x], gamma - 1, **settings))
                for x, weight in enumerate(p_target.minimum(q_draft).tolist()) if weight > 0)
 
 

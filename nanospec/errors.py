@@ -148,10 +148,10 @@ def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
                            f"{model.config.layers - 1}")
 
 
-def check_vocabulary(draft: Any, vocab_size: int) -> None:
+def check_vocabulary(draft_model: Any, vocab_size: int) -> None:
     """RequestError unless `draft`, a language model, predicts the target's `vocab_size` tokens."""
-    if draft.config.vocab_size != vocab_size:
-        sizes = f"{draft.config.vocab_size} tokens, the target of {vocab_size}"
+    if draft_model.config.vocab_size != vocab_size:
+        sizes = f"{draft_model.config.vocab_size} tokens, the target of {vocab_size}"
         raise RequestError(f"the draft has a vocabulary of {sizes}: they must share one tokenizer")
 
 

@@ -57,9 +57,9 @@ class ModelDrafter(Drafter):
 
     fixed = True
 
-    def __init__(self, draft: Any, gamma: int = 4):
+    def __init__(self, draft_model: Any, gamma: int = 4):
         self.most = self.gamma = check_gamma(gamma, "gamma")
-        self.draft, self.reader = draft, reader_of(draft, gamma)
+        self.draft_model, self.reader = draft_model, reader_of(draft_model, gamma)
         self.layers = self.reader.layers
 
     def begin(self, text: Text) -> None:

@@ -16,7 +16,7 @@ from lessons.oracles import expected_accepted
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
+TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
 
 
@@ -39,16 +39,16 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 
     Returns those, how many draft tokens the second round accepted, and what the first one wrote.
     """
-    text, first, target, draft = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT)
+    text, first, target, draft_model = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT_MODEL)
     for _ in range(2):
-        feed, drafted, q_draft = text[min(draft.valid, len(text) - 1):], [], []
+        feed, drafted, q_draft = text[min(draft_model.valid, len(text) - 1):], [], []
         for _ in range(GAMMA):
-            q_draft.append(draft.read(feed)[-1])
+            q_draft.append(draft_model.read(feed)[-1])
             drafted.append(dice.pick(q_draft[-1]))
             feed = drafted[-1:]
         p_target = target.read(text[min(target.valid, len(text) - 1):] + drafted)[-GAMMA - 1:]
         accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
-        target.valid, draft.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
+        target.valid, draft_model.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
         text += [*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft))]
         first = first or tuple(text[len(IDS):])
     while len(text) < len(IDS) + NEW:
@@ -59,10 +59,10 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 def slots_of(valid_slots: Callable, length: int, gamma: int, accepted: int) -> tuple[int, int]:
     returns = "two ints, 0 or more"
     found = valid_slots(length, gamma, accepted)
-    target, draft = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
-    if min(target, draft) < 0:
+    target, draft_model = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
+    if min(target, draft_model) < 0:
         raise Failure(f"valid_slots must return {returns}; it returned {found!r:.80}")
-    return target, draft
+    return target, draft_model
 
 
 def contract(f) -> None:
@@ -102,7 +102,8 @@ def pace(f) -> list[Seen]:
 @lru_cache(maxsize=None)
 def accepted_at_best() -> float:
     found, _ = walk(lambda dice: first_of(OneRow(dice)))
-    return sum(weight * expected_accepted(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in found.items())
+    return sum(weight * expected_accepted(TARGET, DRAFT_MODEL, [*IDS, *first], GAMMA)
+               for first, weight in found.items())
 
 
 def first_of(dice) -> tuple[int, ...]:
@@ -112,7 +113,7 @@ def first_of(dice) -> tuple[int, ...]:
     def next_of(count, p_target, q_draft):
         accepted.append(count)
         return next_weights(count, p_target, q_draft)
-    new = play_round(dice, TARGET, DRAFT, next_of=next_of)
+    new = play_round(dice, TARGET, DRAFT_MODEL, next_of=next_of)
     return new[:accepted[0] + 1]
 
 

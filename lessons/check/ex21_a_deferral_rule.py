@@ -10,7 +10,7 @@ from lessons.check.answered import token, weights_like, wholes
 from lessons.check.mistakes_while_mixing import WRONGS, right_mixture
 from lessons.check.engine import Exercise
 from lessons.check.pairs import PAIRS, vector
-from lessons.check.rounds import DRAFT, GAMMA, IDS, TARGET, distribution_of
+from lessons.check.rounds import DRAFT_MODEL, GAMMA, IDS, TARGET, distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
 from lessons.oracles import Mixture
 from nanospec.proof.walk import target_distribution, walk
@@ -79,7 +79,7 @@ def drafted_of(dice, gamma: int = GAMMA) -> tuple[list[int], torch.Tensor, torch
     """A draft after IDS, and the distributions of both."""
     drafted, q_draft = [], []
     for _ in range(gamma):
-        q_draft.append(distribution_of(DRAFT, (*IDS, *drafted)))
+        q_draft.append(distribution_of(DRAFT_MODEL, (*IDS, *drafted)))
         drafted.append(dice.pick(q_draft[-1]))
     p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(gamma + 1)]
     return drafted, torch.stack(q_draft), torch.stack(p_target)
@@ -88,7 +88,7 @@ def drafted_of(dice, gamma: int = GAMMA) -> tuple[list[int], torch.Tensor, torch
 @lru_cache(maxsize=None)
 def of_the_mixture(a: float, gamma: int = GAMMA) -> dict[tuple[int, ...], float]:
     """Of the gamma + 1 tokens after IDS, where pi writes alone."""
-    return target_distribution(Mixture(TARGET, DRAFT, lambda q, p: right_mixture(p, q, a)), IDS, gamma + 1)
+    return target_distribution(Mixture(TARGET, DRAFT_MODEL, lambda q, p: right_mixture(p, q, a)), IDS, gamma + 1)
 
 
 def continued(found: dict[tuple[int, ...], float], a: float, gamma: int) -> dict[tuple[int, ...], float]:
@@ -125,7 +125,7 @@ def most_accepted(a: float, ids: tuple[int, ...] = IDS, left: int = GAMMA) -> fl
     """The mean of sum min(pi, q_draft) over what is drafted, at the first place and after what is accepted there."""
     if not left:
         return 0.0
-    p, q = (distribution_of(model, ids) for model in (TARGET, DRAFT))
+    p, q = (distribution_of(model, ids) for model in (TARGET, DRAFT_MODEL))
     both = torch.minimum(right_mixture(p, q, a), q).tolist()
     return sum(weight * (1 + most_accepted(a, (*ids, x), left - 1)) for x, weight in enumerate(both) if weight)
 

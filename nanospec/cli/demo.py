@@ -5,7 +5,7 @@ replaced, and how fast.
     nanospec demo --step                        # one round at a time, with every coin
     nanospec demo --temperature 0.8 --drafter tree --rule traversal
     nanospec demo --compile                     # several times as fast, after a minute or two
-    nanospec demo --draft prefix --save docs/demo.svg       # how the README's picture is made
+    nanospec demo --draft-model prefix --save docs/demo.svg       # how the README's picture is made
     nanospec demo --html page.html              # the run and its formulas, to play with
 
 What is shown is timed, and then both run twice more, unseen: the numbers are medians of the three.
@@ -151,14 +151,14 @@ class Demo(Chosen):
         """
         view, drawn = View(self.asked.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if console.width >= WIDE else console.height // 2 - 4)
-        target, draft, compiler = self.setups[-1]
-        drafter: Any = self.method(target, draft).make()
+        target, draft_model, compiler = self.setups[-1]
+        drafter: Any = self.method(target, draft_model).make()
         if not compiler:                                        # no clock can be compiled
             drafter = ClockedDrafter(drafter)
         dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
         request = self.request | {"compiler": compiler}
         few = min(FEW, request["max_new_tokens"])
-        list(self.method(target, draft).run(self.ids, **request | {"max_new_tokens": few}))
+        list(self.method(target, draft_model).run(self.ids, **request | {"max_new_tokens": few}))
         with Live(console=console, auto_refresh=False, transient=True) as live:
             def redraw() -> None:
                 nonlocal drawn

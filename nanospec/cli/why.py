@@ -100,16 +100,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def run(chosen: Chosen) -> tuple[dict, Parts]:
     """The bench's row of numbers, and what a round is made of; with a line of what is measured."""
-    target, draft, compiler = chosen.setups[-1]
-    method, ids = chosen.method(target, draft), chosen.ids
+    target, draft_model, compiler = chosen.setups[-1]
+    method, ids = chosen.method(target, draft_model), chosen.ids
     request = chosen.request | {"stop": (), "compiler": compiler}
     note(f"{chosen.how}; {method.name}, temperature {request['temperature']:g}, {TEXTS} texts of "
          f"{request['max_new_tokens']} tokens, three times")
     list(method.run(ids, **request))                        # the first is slower
-    (row, rounds), = measure(target, draft, [ids] * TEXTS, [method], **request)
+    (row, rounds), = measure(target, draft_model, [ids] * TEXTS, [method], **request)
     v_of = {}
     if method.drafter == "chain":
-        lengths = sorted({*range(1, 1 + longest_chain(draft, TRIED)), method.gamma})
+        lengths = sorted({*range(1, 1 + longest_chain(draft_model, TRIED)), method.gamma})
         v = measure_costs(target, None, [length + 1 for length in lengths], len(ids),
                           compiler=compiler, **chosen.sampling).v
         v_of = {length: v[length + 1] for length in lengths}

@@ -89,7 +89,7 @@ class TableModel:
 
 
 # Half of what is drawn is certain or impossible: many bugs show at once.
-TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:

@@ -1,6 +1,6 @@
 """A conversation: one text that two sides continue in turn, and that the target reads once.
 
-    talk = Conversation(target, ModelDrafter(draft, 4))
+    talk = Conversation(target, ModelDrafter(draft_model, 4))
     for done in talk.reply(ids, max_new_tokens=200, stop=ends): ...     # rounds, as `speculate`
     for done in talk.reply(more, ...): ...      # the target reads `more`, and nothing a second time
 

@@ -1,7 +1,7 @@
 """Many requests at once: continuous batching, in which every request keeps as many draft tokens as
 it accepts.
 
-    server = Server(target, ModelDrafter(draft, 4), rows=8)
+    server = Server(target, ModelDrafter(draft_model, 4), rows=8)
     request = server.submit(ids, max_new_tokens=100, temperature=0.8, seed=1)
     while not request.done:
         server.step()                       # one draft and one target call for all that are running

@@ -17,7 +17,7 @@ from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, Round, one_round, speculate, tokens_of, verify
 from nanospec.text import Text
 
-TARGET, DRAFT, TOPOLOGY = TableModel(5, 1), TableModel(5, 2), [-1, 0, 0, 1, 2, 1]
+TARGET, DRAFT_MODEL, TOPOLOGY = TableModel(5, 1), TableModel(5, 2), [-1, 0, 0, 1, 2, 1]
 
 
 @pytest.mark.parametrize("rule", [verify, verify_tree, verify_block])
@@ -35,7 +35,7 @@ def test_the_worked_number(rule):
 def test_no_tokens_one_token_and_a_last_round_that_is_cut():
     """A round is whole, however few of its tokens are wanted."""
     for new in (0, 1, 2, 7):
-        rounds = list(speculate(TARGET, ModelDrafter(DRAFT, 8), [1, 2], new, 0.7))
+        rounds = list(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 8), [1, 2], new, 0.7))
         assert len(tokens_of(rounds)) == new and (rounds or not new)
         for done in rounds:
             assert len(done.tokens) == len(done.p_target) == len(done.q_draft) == 9 and done.steps == 8
@@ -144,8 +144,8 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
 
 def test_other_precisions_mix():
     """A draft in another dtype is only another draft: its distribution, in its own precision, is the one reported."""
-    target, draft = small_gpt(7, 2, 5), small_gpt(7, 1, 6).float()
-    rounds = list(speculate(target, ModelDrafter(draft, 3), [1, 2], 30))
+    target, draft_model = small_gpt(7, 2, 5), small_gpt(7, 1, 6).float()
+    rounds = list(speculate(target, ModelDrafter(draft_model, 3), [1, 2], 30))
     assert rounds[0].p_target.dtype == torch.float64 and rounds[0].q_draft.dtype == torch.float32
     assert len(tokens_of(rounds)) == 30
 
@@ -163,8 +163,9 @@ class Broken:
         return logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
 
 
-DRAFTERS = {"chain": lambda draft: ModelDrafter(draft, 3), "tree": lambda draft: TreeDrafter(draft, TOPOLOGY),
-            "copies": lambda draft: PromptLookup(3)}
+DRAFTERS = {"chain": lambda draft_model: ModelDrafter(draft_model, 3),
+            "tree": lambda draft_model: TreeDrafter(draft_model, TOPOLOGY),
+            "copies": lambda draft_model: PromptLookup(3)}
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -173,12 +174,12 @@ DRAFTERS = {"chain": lambda draft: ModelDrafter(draft, 3), "tree": lambda draft:
 def test_logits_with_nan_are_an_error_and_what_came_before_stands(way, who, temperature):
     """Everything up to the broken place is the text that whole models write; nothing after it is yielded."""
     settings = {"max_new_tokens": 20, "temperature": temperature, "seed": 3}
-    whole = tokens_of(speculate(TARGET, DRAFTERS[way](DRAFT), [1, 2], **settings))
-    target, draft = (Broken(model, 9) if who == name else model for name, model in (("target", TARGET),
-                                                                                    ("draft", DRAFT)))
+    whole = tokens_of(speculate(TARGET, DRAFTERS[way](DRAFT_MODEL), [1, 2], **settings))
+    target, draft_model = (Broken(model, 9) if who == name else model for name, model in (("target", TARGET),
+                                                                                    ("draft", DRAFT_MODEL)))
     written = []
     with pytest.raises(LogitsError, match="NaN"):
-        for done in speculate(target, DRAFTERS[way](draft), [1, 2], **settings):
+        for done in speculate(target, DRAFTERS[way](draft_model), [1, 2], **settings):
             written += done.emitted
     assert written == whole[:len(written)] and 1 < len(written) <= 8
 

@@ -48,7 +48,7 @@ def test_a_draft_for_the_draft(lesson, exchanged):
     for c in 0.03, 0.06, 0.12, 0.25, 0.5:
         to_target = {1: alpha[2, 1], 0: alpha[2, 0]}
         middle_drafted_for = token_cost(c, [(0, free)], {0: alpha[1, 0]}, v)
-        one, other = (1 / token_cost(1, [draft], to_target, v) for draft in ((1, c), (0, free)))
+        one, other = (1 / token_cost(1, [draft_model], to_target, v) for draft_model in ((1, c), (0, free)))
         best = 1 / token_cost(1, [(1, middle_drafted_for), (0, free)], to_target, v)
         assert names["ways"](c, alpha)[:3] == pytest.approx((one, other, best))
         assert printed[f"{c:g}"][:3] == [f"{one:.2f}", f"{other:.2f}", f"{best:.2f}"]

@@ -28,7 +28,7 @@ def test_a_model_that_people_know(lesson):
         for name, cell in zip(("draft model", "copies"), cells):
             rounds = names["rounds_of"][kind, name]
             assert cell == f"{sum(len(done.emitted) for done in rounds) / len(rounds):.2f}"
-    assert names["off"] < 1e-12 and 0.5 < names["known"] <= 1 and len(names["draft"].ids) == 8192
+    assert names["off"] < 1e-12 and 0.5 < names["known"] <= 1 and len(names["draft_model"].ids) == 8192
 
 
 def test_without_the_model_it_is_one_line(monkeypatch):

@@ -88,7 +88,7 @@ def the_example_in_fractions(names, out):
             if len(row) == 6 and row[4] in ("AA", "B", "AB", "BA", "BB")]
     assert len(ways) == 6 and sum(Fraction(row[5]) for row in ways) == 1
     assert sum(int(row[2]) * Fraction(row[5]) for row in ways) == 11 * ninth
-    for draft, chance, _, probability, _, together in ways:
+    for draft_model, chance, _, probability, _, together in ways:
         assert Fraction(chance) * Fraction(probability) == Fraction(together)
     p = {"A": third, "B": 2 * third}
     ends = table_of(out, "text", 5)

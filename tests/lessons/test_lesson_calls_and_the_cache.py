@@ -172,11 +172,12 @@ def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures)
         most, moved = names["differences"][f"{name}, others read"]
         assert (answered_for - asked_for).abs().max().item() == pytest.approx(most, abs=1e-12)
         assert (answered_for - asked_for).abs().sum().item() / 2 == pytest.approx(moved, abs=1e-12)
-    draft, read, text = names["draft"], names["read"], names["text"]
-    cache = draft.new_cache(1, 40)
-    read(draft, cache, prompt + drafted[:-1])
+    draft_model, read, text = names["draft_model"], names["read"], names["text"]
+    cache = draft_model.new_cache(1, 40)
+    read(draft_model, cache, prompt + drafted[:-1])
     cache.length += 1                                                           # the last draft token's, unwritten
-    hole = (read(draft, cache, text[-1:])[-1] - probs(draft(torch.tensor([text]))[0, -1])).abs().max().item()
+    right = probs(draft_model(torch.tensor([text]))[0, -1])
+    hole = (read(draft_model, cache, text[-1:])[-1] - right).abs().max().item()
     assert names["differences"]["it reads the last 1"][0] == pytest.approx(hole, abs=1e-12)
     assert len(names["keys"]) == 12 and f"{12 * 13 // 2} keys computed without a cache, 12 with one" in out
     c = target.config
@@ -205,7 +206,7 @@ def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures)
     # the library's rounds do the same
     calls = []
     hook = target.register_forward_pre_hook(lambda _, given: calls.append((int(given[1].length), given[0][0].tolist())))
-    done = list(speculate(target, ModelDrafter(draft, 2), prompt, max_new_tokens=24, seed=12))
+    done = list(speculate(target, ModelDrafter(draft_model, 2), prompt, max_new_tokens=24, seed=12))
     hook.remove()
     text = prompt + tokens_of(done)
     assert calls[0] == (0, prompt[:-1]) and len(calls) == len(done) + 1

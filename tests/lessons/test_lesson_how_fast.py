@@ -89,7 +89,7 @@ def test_good_where_it_matters(lesson, exchanged):
     read = rows_of(out, "gamma 4", 3)
     windows = names["texts"][:2 if exchanged else None]
     assert [row[-1] for row in read] == two(names["read"](windows, 4), estimate, sum(counts) / len(counts))
-    p_target, q_draft = (names["distributions"](model, own[:1])[0] for model in (names["target"], names["draft"]))
+    p_target, q_draft = (names["distributions"](model, own[:1])[0] for model in (names["target"], names["draft_model"]))
     x, begins, calls = own[0, 1:, None], 1.0, 0.0
     for chance in (q_draft.gather(-1, x) / p_target.gather(-1, x)).clamp(max=1)[:, 0].tolist():
         calls, begins = calls + begins, 1 - begins * chance
@@ -113,5 +113,5 @@ def test_good_where_it_matters(lesson, exchanged):
 
     ids, at = names["ids"], token_at(names["SNIPPET"].index("self.limit = limit") + len("self.limit = "))
     p, q = (names["distributions"](model, ids)[0, at, ids[0, at + 1]].item()
-            for model in (names["target"], names["draft"]))
+            for model in (names["target"], names["draft_model"]))
     assert p > 0.5 > 2 * q, "the lesson says that the target copies `limit`, and that the draft does not"

@@ -62,7 +62,7 @@ def test_what_a_stopping_rule_may_see(lesson):
         assert f"{name:6} comes out with {share:.2f}; its p_target is {wanted:.2f}" in out
 
     # two places: what is thrown away by hand is as far off as in the library, made to throw it away
-    big, small = names["target"], names["draft"]
+    big, small = names["target"], names["draft_model"]
 
     def library(when=StoppingRule()):
         def one_round(prefix, new, dice):
@@ -150,7 +150,7 @@ def test_when_to_stop(lesson, exchanged):
         for gamma in costs:
             rounds = 0
             if gamma == 3:                                      # the library's own chain of that length
-                drafter = ModelDrafter(names["draft"], gamma)
+                drafter = ModelDrafter(names["draft_model"], gamma)
                 rounds = len(list(speculate(names["target"], drafter, ids, len(text), temperature=0)))
             places = names["right"][len(costs[gamma])]
             assert names["calls"](places, gamma) == rounds or gamma != 3

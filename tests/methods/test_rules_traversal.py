@@ -32,12 +32,12 @@ class Table:
         return self.seen[ids]
 
 
-def judged(topology, target, draft, way, rule=verify_traversal):
+def judged(topology, target, draft_model, way, rule=verify_traversal):
     """The distribution of (the path's tokens and the one after it, which row was accepted), draws and all."""
     def play(dice):
-        paths, rows, left, parents = [()], [torch.zeros(draft.V, dtype=torch.float64)], {}, list(topology)
+        paths, rows, left, parents = [()], [torch.zeros(draft_model.V, dtype=torch.float64)], {}, list(topology)
         for row, parent in enumerate(topology[1:], 1):
-            q_draft = left.get(parent, draft(paths[parent])) if paths[parent] is not None else rows[0]
+            q_draft = left.get(parent, draft_model(paths[parent])) if paths[parent] is not None else rows[0]
             if not q_draft.sum() > 0:                           # nothing to draw: the row is lacking
                 paths, rows, parents[row] = [*paths, None], [*rows, rows[0]], -1
                 continue
@@ -80,8 +80,8 @@ SETTINGS = [({"zeros": 0.0}, {"zeros": 0.3}), ({"zeros": 0.5}, {"zeros": 0.3}), 
 @pytest.mark.parametrize("topology", [shape(3), shape(2, 1), shape(1, 2), [-1, 0, 0, 1, 3, 1]], ids=str)
 def test_a_round_is_exact(topology, way):
     for seed, (of_target, of_draft) in enumerate(SETTINGS[:2 if way == INDEPENDENT and len(topology) > 5 else None]):
-        target, draft = Table(seed, **of_target), Table(seed + 100, **of_draft)
-        assert error(judged(topology, target, draft, way), target, 4 if topology[-2] == 3 else 3) < 1e-12
+        target, draft_model = Table(seed, **of_target), Table(seed + 100, **of_draft)
+        assert error(judged(topology, target, draft_model, way), target, 4 if topology[-2] == 3 else 3) < 1e-12
 
 
 TABLES = [(Table(seed, zeros=seed % 3 * 0.2), Table(seed + 100, zeros=seed % 2 * 0.3)) for seed in range(12)]

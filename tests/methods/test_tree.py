@@ -19,8 +19,9 @@ from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
 from tests.proof.compare import node_cases
 
-TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
-GPT_DRAFT, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
+TABLE, DRAFT_MODEL, FULL, FULL_DRAFT_MODEL = (
+    TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
+GPT_DRAFT_MODEL, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
 
 
 def test_rows_stand_in_the_order_in_which_they_are_drawn():
@@ -45,18 +46,19 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
 
 
 def test_the_likeliest_tokens_follow_each_row_the_best_first():
-    text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT, [-1, 0, 0, 0])
+    text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT_MODEL, [-1, 0, 0, 0])
     drafter.begin(text)
     drafter.read(text, [0, 1], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0, 1]), 10)
-    best = [GPT_DRAFT(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
+    best = [GPT_DRAFT_MODEL(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
     assert draft.tokens[:, 1:].tolist() == best
 
 
 def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
     """Where there are fewer tokens than rows, the text lacks the rest."""
-    ids = next([a, b] for a in range(3) for b in range(3) if DRAFT(torch.tensor([[a, b]]))[0, -1].isinf().sum() == 1)
-    text, drafter = Text([ids], 9, 3), TopTree(DRAFT, [-1, 0, 0, 0])
+    ids = next([a, b] for a in range(3) for b in range(3) if DRAFT_MODEL(torch.tensor([[a, b]]))[0, -1].isinf().sum()
+               == 1)
+    text, drafter = Text([ids], 9, 3), TopTree(DRAFT_MODEL, [-1, 0, 0, 0])
     drafter.begin(text)
     drafter.read(text, [0], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0]), 10)
@@ -68,7 +70,7 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
     rescaled without the first one's token.
     """
     text = Text([[1, 2], [3, 1, 4]], 9, 11)
-    drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
+    drafter, dice = TreeDrafter(GPT_DRAFT_MODEL, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
     drafter.begin(text)
     drafter.read(text, [0, 1], None)
     dice.refill(6)
@@ -92,7 +94,7 @@ def test_the_rows_that_a_text_lacks():
     text = Text([[0, 1], [1, 2]], 9, 3)
     topology = [-1, 0, 0, 0, 0, 0, 3, 4]
     for independent in False, True:
-        drafter, dice = TreeDrafter(DRAFT, topology, independent), Dice([0, 1])
+        drafter, dice = TreeDrafter(DRAFT_MODEL, topology, independent), Dice([0, 1])
         drafter.begin(text)
         drafter.read(text, [0, 1], None)
         dice.refill(7)
@@ -109,7 +111,7 @@ def test_as_many_siblings_as_tokens_cover_the_vocabulary():
     """
     for sampling in WARM, {"temperature": 0}, {"temperature": 1.0, "top_k": 1}:
         found = walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
-            TABLE, TreeDrafter(DRAFT, [-1, 0, 0, 0]), [1, 0], 3, dice=dice, **sampling)))[0]
+            TABLE, TreeDrafter(DRAFT_MODEL, [-1, 0, 0, 0]), [1, 0], 3, dice=dice, **sampling)))[0]
         texts = {}
         for rounds, weight in found.items():
             assert all(accepted == 1 for emitted, accepted in rounds[:-1]), sampling
@@ -165,11 +167,12 @@ def test_a_child_of_less_than_the_smallest_normal_number():
     """All that the elder child leaves may be subnormal, as of logits that lie 90 apart, in single precision. It is a
     distribution all the same: the younger child is drawn from it, and its q_draft must say so.
     """
-    target, draft = TableModel(3, 1), TableModel(3, 2)
-    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft, torch.tensor([0., -90, -91]))):
+    target, draft_model = TableModel(3, 1), TableModel(3, 2)
+    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft_model, torch.tensor([0., -90, -91]))):
         model.logits = logits.expand_as(model.logits)
-    assert 0 < draft.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
-    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft, [-1, 0, 0]), [1], 1, dice=dice))))
+    assert 0 < draft_model.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
+    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft_model, [-1, 0, 0]), [1], 1,
+                                                           dice=dice))))
     assert distance(found, target_distribution(target, [1], 1))[0] < 1e-6
 
 
@@ -177,14 +180,15 @@ def test_a_tree_that_is_a_chain_is_the_chain():
     """The same distribution of text and rounds, path for path: each is the other's oracle."""
     found = [walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
         TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
-        for drafter in (TreeDrafter(DRAFT, [-1, 0, 1]), ModelDrafter(DRAFT, 2))]
+        for drafter in (TreeDrafter(DRAFT_MODEL, [-1, 0, 1]), ModelDrafter(DRAFT_MODEL, 2))]
     assert distance(*found)[1] < 1e-12
 
 
 def test_more_children_are_accepted_more_often_and_without_replacement_best():
     """Expected tokens of the first round, exact."""
     def expected(topology, independent=False):
-        found = walk(lambda dice: len(next(speculate(FULL, TreeDrafter(FULL_DRAFT, topology, independent), [1, 0], 9,
+        found = walk(lambda dice: len(next(speculate(FULL, TreeDrafter(FULL_DRAFT_MODEL, topology, independent), [1, 0],
+                                                     9,
                                                      dice=dice, **WARM)).path))[0]
         return 1 + sum(accepted * weight for accepted, weight in found.items())
     assert expected([-1, 0]) < expected([-1, 0, 0], True) < expected([-1, 0, 0])
@@ -194,15 +198,15 @@ def test_more_children_are_accepted_more_often_and_without_replacement_best():
 @pytest.mark.parametrize("topology", [[], [0, 0], [-1, 1], [-1, 0, 5], [0, -1], [-1, 0, -1]])
 def test_what_is_no_topology_is_refused(topology):
     with pytest.raises(RequestError, match="topology"):
-        TreeDrafter(GPT_DRAFT, topology)
+        TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
 @pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_ROWS], ids=["none", "too many"])
 def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
     with pytest.raises(RequestError, match="at least 1|at most 4095"):
-        TreeDrafter(GPT_DRAFT, topology)
+        TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
 def test_a_tree_longer_than_the_context_is_refused():
     with pytest.raises(RequestError, match="exceeds the context of 96"):
-        next(speculate(GPT_DRAFT, TreeDrafter(GPT_DRAFT, [-1] + [0] * 96), [1], 10))
+        next(speculate(GPT_DRAFT_MODEL, TreeDrafter(GPT_DRAFT_MODEL, [-1] + [0] * 96), [1], 10))

@@ -213,21 +213,21 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule | None = None,
 
 # T3
 
-def recomputed(target, draft, whole: Tensor, length: int) -> list[Tensor]:
+def recomputed(target, draft_model, whole: Tensor, length: int) -> list[Tensor]:
     """The logits of both models, of the target alone if `draft` is None, after the first `length` tokens of (B, T),
     and after every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
     hidden states of the first `length` - 1 tokens, no more.
     """
-    if not isinstance(draft, Learned):
-        return [model(whole)[:, length - 1:] for model in (target, draft) if model]
-    logits, hidden = target(whole, layers=draft.layers)
+    if not isinstance(draft_model, Learned):
+        return [model(whole)[:, length - 1:] for model in (target, draft_model) if model]
+    logits, hidden = target(whole, layers=draft_model.layers)
     before = before_tokens(hidden)
     before[:, length:] = 99.0                           # a model that reads it predicts something else
-    own = whole_texts(draft, whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
+    own = whole_texts(draft_model, whole, before, whole.shape[1] - length + 1)[:, :, -1].transpose(0, 1)
     return [logits[:, length - 1:], own]
 
 
-def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = None, copies: bool = False,
+def caches(target, draft_model, drafter: Drafter, prompts, new, rule: Rule | None = None, copies: bool = False,
            best: bool = False, must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1,
            **settings) -> Found:
     """T3. In every round of long runs, the target's distribution after every row, and the draft's for every first
@@ -256,8 +256,8 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
             longest = max(map(len, leaves))
             whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
-            after = [probs(logits, **settings) for logits in recomputed(target, draft, whole, len(text))]
-            compared = {row for row, parent in enumerate(done.parents) if row and draft
+            after = [probs(logits, **settings) for logits in recomputed(target, draft_model, whole, len(text))]
+            compared = {row for row, parent in enumerate(done.parents) if row and draft_model
                         and done.parents.index(parent) == row
                         and not (copies and done.q_draft[row, done.tokens[row]] == 1)}
             for leaf, path in enumerate(leaves):
@@ -278,14 +278,14 @@ def caches(target, draft, drafter: Drafter, prompts, new, rule: Rule | None = No
 
 # T5
 
-def speed(target, draft, **settings) -> Found:
+def speed(target, draft_model, **settings) -> Found:
     """T5. Draft tokens accepted in the second round, after every text the first can leave, against their exact
     expectation.
     """
     ids, gamma = [1, 0], 2
 
     def play(dice):
-        run = speculate(target, ModelDrafter(draft, gamma), ids, 4 * gamma, dice=dice, **settings)
+        run = speculate(target, ModelDrafter(draft_model, gamma), ids, 4 * gamma, dice=dice, **settings)
         first, second = islice(run, 2)
         return tuple(first.emitted), len(second.path)
 
@@ -294,7 +294,8 @@ def speed(target, draft, **settings) -> Found:
     for (text, n), probability in found.items():
         weight[text] += probability
         accepted[text] += probability * n
-    error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft, [*ids, *text], gamma, **settings))
+    error = max(abs(accepted[text] / weight[text] - expected_accepted(target, draft_model, [*ids, *text], gamma,
+                                                                      **settings))
                 for text in weight)
     return paths, error, error
 

@@ -48,7 +48,7 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
         yield batch.text, before, draft
 
 
-def drafts(target, draft) -> Found:
+def drafts(target, draft_model) -> Found:
     """The drafts of every drafter that has a name, row by row.
 
     Row 0 is the last committed token. A parent stands before its child, and the text has it. A row of a text has a
@@ -56,7 +56,7 @@ def drafts(target, draft) -> Found:
     """
     wrong = count = 0
     for entry in DRAFTERS.values():
-        drafter = entry.make(draft, Options(gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
+        drafter = entry.make(draft_model, Options(gamma=3, topology=[-1, 0, 0, 1, 1, 2]))
         for _, last, done in played(target, drafter):
             n = done.tokens.shape[1]
             parents, total = done.parents, done.q_draft.sum(-1)
@@ -96,13 +96,13 @@ class Holder(Drafter):
             self.held[b] = torch.cat([its, hidden[b, path[b, :count[b] + 1], 0]])
 
 
-def hidden_states(target, draft) -> Found:
+def hidden_states(target, draft_model) -> Found:
     """A drafter is handed the target's own hidden states of every committed token but the last.
 
     This holds for a chain and for a tree, in a batch, and when a row begins anew.
     """
     wrong = count = 0
-    for holder in Holder(ModelDrafter(draft, 2)), Holder(TreeDrafter(draft, [-1, 0, 0, 1, 1, 2])):
+    for holder in Holder(ModelDrafter(draft_model, 2)), Holder(TreeDrafter(draft_model, [-1, 0, 0, 1, 1, 2])):
         for text, *_ in played(target, holder):
             for b, ids in enumerate(text.ids()):
                 real = target(torch.tensor([ids[:-1]]), layers=(0,))[1][0, :, 0] if ids[:-1] else torch.empty(0, 1)
@@ -146,10 +146,10 @@ class Ledger(Dice):
         return taken
 
 
-def ledger(target, draft, **settings) -> Found:
+def ledger(target, draft_model, **settings) -> Found:
     """Every decision takes one uniform, and none is handed out twice, within a round or across rounds."""
     dice, gamma = Ledger([5]), 3
-    count = sum(1 for _ in speculate(target, ModelDrafter(draft, gamma), [1, 0], 40, dice=dice, **settings))
+    count = sum(1 for _ in speculate(target, ModelDrafter(draft_model, gamma), [1, 0], 40, dice=dice, **settings))
     wrong = abs(len(dice.handed) - count * (2 * gamma + 1)) + len(dice.handed) - len(set(dice.handed))
     return len(dice.handed), float(wrong), float(wrong)
 
@@ -184,13 +184,13 @@ def rules_agree() -> Found:
     return count, error, tv
 
 
-def reports(target, draft) -> Found:
+def reports(target, draft_model) -> Found:
     """The lengths asked for, every round's identities, the same text from the same seed, another from another."""
     wrong = seen = 0
     for seed in range(12):
         new = 5 + seed
-        written = list(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
-        again = tokens_of(speculate(target, ModelDrafter(draft, 3), [1, 2], new, seed=seed))
+        written = list(speculate(target, ModelDrafter(draft_model, 3), [1, 2], new, seed=seed))
+        again = tokens_of(speculate(target, ModelDrafter(draft_model, 3), [1, 2], new, seed=seed))
         wrong += (len(tokens_of(written)) != new) + (tokens_of(written) != again)
         for done in written:
             whole = [done.tokens[row] for row in done.path] + [done.token]
@@ -217,8 +217,8 @@ def by_hand() -> Found:
         drafted = list(generate(opposite, ids[:at], 3, 0))
         wrong.append(([ids[at - 1], *drafted], [], ids[at], [ids[at]], drafted[:1], 3))
     off = 0
-    for draft, known in ((target, right), (opposite, wrong)):
-        done = list(speculate(target, ModelDrafter(draft, 3), [1, 0], 6, 0))
+    for draft_model, known in ((target, right), (opposite, wrong)):
+        done = list(speculate(target, ModelDrafter(draft_model, 3), [1, 0], 6, 0))
         off += [(r.tokens, r.path, r.token, r.emitted, r.rejected, r.steps) for r in done] != known
     return len(right) + len(wrong), float(off), float(off)
 

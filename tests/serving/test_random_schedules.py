@@ -42,8 +42,8 @@ class Table(TableModel):
         return self.CONTEXTS if context[0] == POISON else super()._hash(context)
 
 
-TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
-GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
+TABLE, TABLE_DRAFT_MODEL = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
+GPT, GPT_DRAFT_MODEL = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
 # In a server other rounds than alone: those that look around, that copy from others' texts, and the stack, which drafts
@@ -82,7 +82,7 @@ class Aligned(Dice):
 
 
 def models_of(name: str):
-    return (GPT, GPT_DRAFT) if " of " in name else (TABLE, TABLE_DRAFT)
+    return (GPT, GPT_DRAFT_MODEL) if " of " in name else (TABLE, TABLE_DRAFT_MODEL)
 
 
 def dice_of(name: str) -> type[Dice]:
@@ -131,7 +131,7 @@ class Schedule(RuleBasedStateMachine):
 
     def __init__(self, name: str):
         super().__init__()
-        self.name, (self.target, self.draft) = name, models_of(name)
+        self.name, (self.target, self.draft_model) = name, models_of(name)
         self.drafter = new_drafter(name)
         self.errors = {REFUSED: RequestError} | ({POISON: LogitsError} if self.target is TABLE else {})
         self.server = Server(self.target, self.drafter, ROWS, dice=dice_of(name)([0]))
@@ -234,7 +234,7 @@ class Schedule(RuleBasedStateMachine):
             if row and parents.index(parent) == row and learns != "tokens":         # a guess of any kind will do
                 if q_draft[row, tokens[row]] == 1 and self.is_copied([*text, *paths[row]], len(paths[row])):
                     continue
-                own = sampling(self.draft.logits[self.draft._hash([*text, *paths[parent]])])
+                own = sampling(self.draft_model.logits[self.draft_model._hash([*text, *paths[parent]])])
                 best = isinstance(getattr(self.drafter, "other", self.drafter), TopTree | DynamicTree)
                 own = F.one_hot(own.argmax(), V) if best else own
                 assert (own - q_draft[row]).abs().max() < 1e-12, "not drafted after its own text"

@@ -17,9 +17,9 @@ from nanospec.judge.witnesses import against_logprobs, against_model, against_pl
 from nanospec.proof.tables import TableModel
 
 V, END, BOS = 8, 7, 6
-MODEL, DRAFT = TableModel(V, 1, zeros=0), TableModel(V, 2, zeros=0)
+MODEL, DRAFT_MODEL = TableModel(V, 1, zeros=0), TableModel(V, 2, zeros=0)
 PROMPT = [3, 1, 4]
-for model in MODEL, DRAFT:
+for model in MODEL, DRAFT_MODEL:
     model.logits *= 2.5
 NAMES = ("top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty")
 NEUTRAL = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "repetition_penalty": 1.0,
@@ -120,7 +120,7 @@ class Made:
                 tokens.append(drawn(dice, processed(row, asked | {"temperature": 2 * asked["temperature"]}, context,
                                                     prompt)))
             elif its["speculates"]:
-                q = processed(row_of(DRAFT, context), asked, context, prompt)
+                q = processed(row_of(DRAFT_MODEL, context), asked, context, prompt)
                 tokens.append(speculated(its["speculates"], dice, p, q, place, before))
             else:
                 tokens.append(drawn(dice, p))

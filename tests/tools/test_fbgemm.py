@@ -90,8 +90,8 @@ def test_a_conversion_drops_the_copy_and_another_layout_takes_its_place(convert,
 
 @both
 def test_speculation_writes_the_text_of_plain_decoding(convert):
-    target, draft = (convert(small_gpt(11, layers, seed).float()) for layers, seed in ((3, 1), (1, 2)))
-    rounds = list(speculate(target, ModelDrafter(draft), [1, 2], 12, temperature=0))
+    target, draft_model = (convert(small_gpt(11, layers, seed).float()) for layers, seed in ((3, 1), (1, 2)))
+    rounds = list(speculate(target, ModelDrafter(draft_model), [1, 2], 12, temperature=0))
     assert tokens_of(rounds) == list(generate(target, [1, 2], 12, temperature=0))
 
 

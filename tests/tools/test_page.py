@@ -40,9 +40,9 @@ def letters(ids):
 
 
 def a_run(drafter: str = "chain", tokens: int = 24, vocabulary: int = 11, decode=letters, prompt: str = "abc",
-          draft: int = 2, **setting) -> tuple[list[Played], dict]:
+          draft_model: int = 2, **setting) -> tuple[list[Played], dict]:
     """A small pair's rounds, and what the page is told of them. draft: the draft model's seed; 1 is the target's."""
-    target, model, dice = small_gpt(vocabulary, 1, 1, 300), small_gpt(vocabulary, 1, draft, 300), WatchedDice([3])
+    target, model, dice = small_gpt(vocabulary, 1, 1, 300), small_gpt(vocabulary, 1, draft_model, 300), WatchedDice([3])
     method = method_of(target, model, drafter, **{"gamma": 4} | setting)
     played = [Played(done, dice.coins, 0.001, 0.004) for done in
               method.run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=tokens, dice=dice)]

@@ -22,7 +22,7 @@ from training import learning
 # Figures
 
 # Rows of `bench speed` and of `bench serve`, as far as they are drawn.
-FIELD = [{"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
+FIELD = [{"drafter": "chain", "draft_model": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
           "gamma": 4, "speedup": 1.5}]
 SERVED = [{"rows": count, "method": method, "tokens_per_s": pace} for count, its in {
     1: {"plain": 10, "chain 4": 15, "by-load": 14}, 4: {"plain": 20, "chain 4": 26, "by-load": 27},
@@ -62,8 +62,9 @@ def at_one(axes) -> bool:
 
 def test_methods_in_a_field(drawn):
     """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
-    rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
-             "gamma": gamma, "speedup": gain} for gamma, (drafter, draft, t, tokens, gain) in enumerate((
+    rows = [{"drafter": drafter, "draft_model": draft_model, "rule": "token", "temperature": t,
+             "tokens_per_target_call": tokens,
+             "gamma": gamma, "speedup": gain} for gamma, (drafter, draft_model, t, tokens, gain) in enumerate((
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2)), 4)]
     rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first is not drawn
     left, right = drawn(of_docs.draw_field, rows, "title")
@@ -83,8 +84,8 @@ def test_methods_in_a_field(drawn):
 
 def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
     row, = FIELD
-    axes, = drawn(of_docs.draw_field, [row, row | {"draft": "mlp", "speedup": 1.6},
-                                       row | {"draft": "none", "drafter": "lookup", "speedup": 1.2}], "title")
+    axes, = drawn(of_docs.draw_field, [row, row | {"draft_model": "mlp", "speedup": 1.6},
+                                       row | {"draft_model": "none", "drafter": "lookup", "speedup": 1.2}], "title")
     assert {"gpt", "mlp", "lookup 4"} < {*named(axes)} and "chain 4" not in named(axes)
 
 

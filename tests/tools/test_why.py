@@ -105,7 +105,7 @@ def test_the_command(weights, capsys, options):
     (["--gamma", "0"], "--gamma"),
     (["--prompt", "abc", "--gamma", "999"], "a draft of up to 999 tokens exceeds the context of 64"),
     (["--drafter", "tree", "--gamma", "3"], "takes --shape, not --gamma"),
-    (["--prompt", "ab" * 40], "context"), (["--draft", "mlp"], "mlp"), (["--weights", "nowhere"], "--weights")])
+    (["--prompt", "ab" * 40], "context"), (["--draft-model", "mlp"], "mlp"), (["--weights", "nowhere"], "--weights")])
 def test_what_cannot_be_measured_is_refused_in_a_line(weights, capsys, options, words):
     assert why.main(["--weights", weights, "--device", "cpu", *options]) == 2
     err = capsys.readouterr().err

@@ -37,20 +37,21 @@ from nanospec.theory import acceptance
 WINDOW = 256            # tokens that are read at once; models know nothing of what came before
 
 
-def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, gamma: int = 8,
+def run(text: Path | None = None, draft_model: str = "gpt", temperature: float = 1.0,
+        gamma: int = 8,
         tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu",
         dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
     the standard library. tokens: how many of them are read.
     """
-    pair = read_pair(source_of(weights), device, draft)
-    if pair.draft is None:
+    pair = read_pair(source_of(weights), device, draft_model)
+    if pair.draft_model is None:
         raise RequestError(f"{weights} comes without a draft model: there is nothing that could be "
                            "accepted")
     ids = to_ids(sum(read_texts(text), []) if text else read_texts()[1], pair.tokenizer)
     window = min(WINDOW, pair.target.config.context)
     count = min(len(ids), tokens) // window
-    most = longest_chain(pair.draft, gamma)
+    most = longest_chain(pair.draft_model, gamma)
     if most >= window:
         raise RequestError(f"drafts of {most} tokens have no place in texts of {window}")
     if not count:
@@ -58,7 +59,7 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
     texts = ids[:len(ids) // count * count].view(count, -1)             # from all of it
     first = torch.tensor([opening(pair.tokenizer)] * count, dtype=ids.dtype, device=ids.device)
     texts = torch.cat([first, texts], 1)[:, :window]
-    setups, where = setups_of(pair.target, pair.draft, dtype, threads)
+    setups, where = setups_of(pair.target, pair.draft_model, dtype, threads)
     target, small, _ = setups[-1]
     with announced("reading the text, and measuring what calls cost"):
         stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
@@ -83,7 +84,7 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
 
 
 @torch.inference_mode()
-def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
+def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
            most: int) -> tuple[Tensor, Tensor]:
     """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that
     of token j + 1.
@@ -94,7 +95,7 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
     """
     J, found = texts.shape[1] - most, []
     for tokens in texts[:, None]:                                               # (1, T)
-        p_target, q_rows = _both(target, draft, tokens, most)
+        p_target, q_rows = _both(target, draft_model, tokens, most)
         p_target, x = sampling(p_target[0, :J]), tokens[0, 1:J + 1, None]
         of_text = []
         for logits in q_rows:
@@ -108,12 +109,14 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
     return stood, beta
 
 
-def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, Iterator[Tensor]]:
+def _both(target: Any, draft_model: Any, tokens: Tensor,
+          most: int) -> tuple[Tensor, Iterator[Tensor]]:
     """The target's logits (1, T, V), and the draft's (T - most, V) for every place of a round."""
-    if not isinstance(draft, Learned):
-        return target(tokens), iter([draft(tokens)[0]])
-    logits, hidden = target(tokens, layers=draft.layers)
-    answers = whole_texts(draft, tokens, before_tokens(hidden).to(draft.dtype), most)[:, 0]
+    if not isinstance(draft_model, Learned):
+        return target(tokens), iter([draft_model(tokens)[0]])
+    logits, hidden = target(tokens, layers=draft_model.layers)
+    hidden = before_tokens(hidden).to(draft_model.dtype)
+    answers = whole_texts(draft_model, tokens, hidden, most)[:, 0]
     # Answer k of anchor a is for place a + k. No round asks for those of the first k places.
     return logits, (answer.roll(k, 0) for k, answer in enumerate(answers))
 

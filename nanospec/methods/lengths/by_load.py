@@ -59,8 +59,8 @@ class ByLoad(ModelDrafter):
 
     fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
-    def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
-        super().__init__(draft, most)
+    def __init__(self, draft_model: Any, seconds: Callable[[int, int], float], most: int = 8):
+        super().__init__(draft_model, most)
         if not callable(seconds):
             raise RequestError("seconds must be a function of rows and gamma, got "
                                f"{one_line(repr(seconds))}")

@@ -63,8 +63,8 @@ class BySurvival(ModelDrafter):
 
     fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
-    def __init__(self, draft: Any, gamma: int = 8):
-        super().__init__(draft, gamma)
+    def __init__(self, draft_model: Any, gamma: int = 8):
+        super().__init__(draft_model, gamma)
         self.budget = (gamma + 1) // 2
 
     def begin(self, text: Text) -> None:

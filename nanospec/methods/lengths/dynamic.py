@@ -49,8 +49,8 @@ class DynamicDrafter(ModelDrafter):
 
     fixed, learns, per_row = False, "length", ("reader", "of")
 
-    def __init__(self, draft: Any, when: StoppingRule, gamma: int = 8):
-        super().__init__(draft, gamma)
+    def __init__(self, draft_model: Any, when: StoppingRule, gamma: int = 8):
+        super().__init__(draft_model, gamma)
         check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
         self.when, self.of = when, {}
 

@@ -52,7 +52,7 @@ class Tables(NamedTuple):
     read_as: Tensor
 
 
-def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
+def tables_of(draft_model: Any, target: Any, vocab_size: int) -> Tables:
     """The tables between two tokenizers of files/, which have `spellings`, the bytes of every id or
     None for no text, `special`, the special tokens by name, and `end_of_text`.
 
@@ -66,22 +66,22 @@ def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
     if len(spellings) > vocab_size:
         raise PairError(f"the target has {vocab_size} tokens, and its tokenizer {len(spellings)}")
     of_draft, of_target = ({spelling: token for token, spelling in enumerate(of) if spelling}
-                           for of in (draft.spellings, spellings))
+                           for of in (draft_model.spellings, spellings))
     shared = {of_target[spelling]: of_draft[spelling]
               for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
         raise PairError("the draft model's tokenizer and the target's have no token in common")
-    shared |= {target.special[name]: draft.special[name]
-               for name in target.special.keys() & draft.special.keys()}
+    shared |= {target.special[name]: draft_model.special[name]
+               for name in target.special.keys() & draft_model.special.keys()}
     if all(token == own for token, own in shared.items()):
-        same = {*target.special.values()} & {*draft.special.values()}
+        same = {*target.special.values()} & {*draft_model.special.values()}
         shared |= {token: token for token in same}
-    shared.setdefault(target.end_of_text, draft.end_of_text)
-    read_as = [draft.end_of_text] * vocab_size
+    shared.setdefault(target.end_of_text, draft_model.end_of_text)
+    read_as = [draft_model.end_of_text] * vocab_size
     for token, spelling in enumerate(spellings):
         endings = (spelling[start:] for start in range(len(spelling))) if spelling else ()
         read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft),
-                              shared.get(token, draft.end_of_text))
+                              shared.get(token, draft_model.end_of_text))
     ids = sorted(shared)
     return Tables(*(torch.tensor(its, device="cpu")
                     for its in (ids, [shared[token] for token in ids], read_as)))
@@ -100,39 +100,39 @@ class OtherTokenizer(nn.Module):
     own: Tensor
     read_as: Tensor
 
-    def __init__(self, draft: LanguageModel, tables: Tables):
+    def __init__(self, draft_model: LanguageModel, tables: Tables):
         super().__init__()
-        check_model("the draft model", draft)
-        if int(max(tables.own.max(), tables.read_as.max())) >= draft.config.vocab_size:
-            raise PairError(f"the draft model has {draft.config.vocab_size} tokens, and its "
+        check_model("the draft model", draft_model)
+        if int(max(tables.own.max(), tables.read_as.max())) >= draft_model.config.vocab_size:
+            raise PairError(f"the draft model has {draft_model.config.vocab_size} tokens, and its "
                             "tokenizer more")
-        self.draft: Any = draft
-        self.config = replace(draft.config, vocab_size=len(tables.read_as))
+        self.draft_model: Any = draft_model
+        self.config = replace(draft_model.config, vocab_size=len(tables.read_as))
         for name, table in tables._asdict().items():
-            self.register_buffer(name, table.to(draft.device), persistent=False)
+            self.register_buffer(name, table.to(draft_model.device), persistent=False)
         self.note = "" if tables.ids.equal(tables.own) else (
             f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that "
             f"both have, of the target's {len(self.read_as):,} and its own "
-            f"{draft.config.vocab_size:,}")
+            f"{draft_model.config.vocab_size:,}")
 
     @property
     def device(self) -> torch.device:
-        return self.draft.device
+        return self.draft_model.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.draft.dtype
+        return self.draft_model.dtype
 
     @property
     def tables(self) -> Tables:
         return Tables(self.ids, self.own, self.read_as)
 
     def new_cache(self, rows: int, slots: int) -> Cache:
-        return self.draft.new_cache(rows, slots)
+        return self.draft_model.new_cache(rows, slots)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Tensor:
         """As GPT.forward, in the target's ids. It has no hidden states to show."""
-        logits = self.draft(self.read_as[tokens], cache, kv_length, scored=scored, **placing)
+        logits = self.draft_model(self.read_as[tokens], cache, kv_length, scored=scored, **placing)
         never = logits.new_full((*logits.shape[:-1], len(self.read_as)), float("-inf"))
         return never.index_copy(-1, self.ids, logits[..., self.own])

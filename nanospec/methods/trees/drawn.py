@@ -56,13 +56,13 @@ class TreeDrafter(TreeOfModel):
 
     takes = "shape"
 
-    def __init__(self, draft: Any, topology: Sequence[int], independent: bool = False):
+    def __init__(self, draft_model: Any, topology: Sequence[int], independent: bool = False):
         self.topology = in_drawing_order(check_topology(topology))
         self.most, self.independent = len(topology) - 1, independent
         self.ancestors = [[0]]                          # of every row, from the root down to itself
         for row, parent in enumerate(self.topology[1:], 1):
             self.ancestors.append([*self.ancestors[parent], row])
-        self.reader = tree_reader_of(draft, len(self.ancestors[-1]) - 1)
+        self.reader = tree_reader_of(draft_model, len(self.ancestors[-1]) - 1)
         self.layers = self.reader.layers
 
     def begin(self, text: Text) -> None:

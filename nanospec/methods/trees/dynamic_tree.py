@@ -37,18 +37,18 @@ class DynamicTree(TreeOfModel):
 
     uniforms = 0                                            # none is taken
 
-    def __init__(self, draft: Any, count: int = 8, width: int = 2, depth: int | None = None):
+    def __init__(self, draft_model: Any, count: int = 8, width: int = 2, depth: int | None = None):
         self.most, self.width = check_gamma(count, "the draft tokens of a tree"), width
         check_numbers(Integral, width=width, depth=1 if depth is None else depth)
         for name, number in ("width", width), ("depth", 1 if depth is None else depth):
             if number < 1:
                 raise RequestError(f"a tree's {name} must be 1 or more, got {number}")
-        self.depth = longest_chain(draft, depth or min(1 + count // width, count))
+        self.depth = longest_chain(draft_model, depth or min(1 + count // width, count))
         if width * (self.depth - 1) > count:            # there is room for as many as a draft has
             raise RequestError(f"a tree of width {width} and depth {self.depth} is grown from "
                                f"{width * (self.depth - 1)} rows that the draft model reads: then "
                                f"its size must be as large, got {count}")
-        self.reader = tree_reader_of(draft, self.depth)
+        self.reader = tree_reader_of(draft_model, self.depth)
         self.layers = self.reader.layers
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,

@@ -71,16 +71,18 @@ class GPTTreeReader(GPTReader):
         return logits
 
 
-def longest_chain(draft: Any, most: int) -> int:
+def longest_chain(draft_model: Any, most: int) -> int:
     """`most` draft tokens one after the other, or as many as this model can draft."""
-    return min(most, getattr(draft, "deepest", None) or most)
+    return min(most, getattr(draft_model, "deepest", None) or most)
 
 
-def tree_reader_of(draft: Any, depth: int) -> Any:
+def tree_reader_of(draft_model: Any, depth: int) -> Any:
     """As `reader_of`, for trees of at most `depth` levels of draft tokens."""
-    if not hasattr(draft, "reader"):
-        check_model("the draft model", draft)
-    return draft.reader(depth) if hasattr(draft, "reader") else GPTTreeReader(draft, depth)
+    if not hasattr(draft_model, "reader"):
+        check_model("the draft model", draft_model)
+    if hasattr(draft_model, "reader"):
+        return draft_model.reader(depth)
+    return GPTTreeReader(draft_model, depth)
 
 
 class TreeOfModel(Drafter):
