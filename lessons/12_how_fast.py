@@ -39,7 +39,8 @@ from nanospec.theory import acceptance, speedup, sure_gain
 torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
 target, draft_model, _ = pair = load_pair()
 autotune(target, draft_model)  # tries data types and layouts of the weights, keeps the fastest
-print(f"on one core, target in {described(target)}, draft in {described(draft_model)}")
+print(f"on one core, target in {described(target)}, "
+      f"draft model in {described(draft_model)}")
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the end if it was busy
 
 # %% [markdown]
