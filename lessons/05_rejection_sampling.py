@@ -57,14 +57,15 @@ drafted = 100 * C * q_draft
 accepted = drafted * threshold
 assert torch.allclose(accepted, 100 * p_target)     # 100 accepted tokens, as the target wants them
 
-rows = []
+lines = []
 for x in range(len(p_target)):
-    rows.append([x, f"{p_target[x]:.2f}", f"{q_draft[x]:.2f}", f"{p_target[x] / q_draft[x]:.2f}",
-                 f"{threshold[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
-rows.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "", f"{drafted.sum():.0f}",
+    lines.append([x, f"{p_target[x]:.2f}", f"{q_draft[x]:.2f}", f"{p_target[x] / q_draft[x]:.2f}",
+                  f"{threshold[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
+lines.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "",
+              f"{drafted.sum():.0f}",
              f"{accepted.sum():.0f}"])
 table(["token", "p_target", "q_draft", "p_target / q_draft", "threshold", "drafted", "accepted"],
-      rows)
+      lines)
 
 # %% [markdown]
 # *Answer:* 100, which is 300 / C.
@@ -146,15 +147,15 @@ for x in range(len(p_target)):
 
 # %%
 truth = dict(enumerate(p_target.tolist()))
-rows = []
+lines = []
 for k in 1, 2, 3, 5:
     found, paths = walk(lambda dice: try_again(p_target, q_draft, OneRow(dice), most=k)[0])
     undecided = found.pop(None)
     decided = {token: probability / (1 - undecided) for token, probability in found.items()}
     off = distance(decided, truth)[1]           # total variation
     assert off < 1e-12
-    rows.append([k, paths, f"{undecided:.4f}", f"{(1 - 1 / C) ** k:.4f}", f"{off:.0e}"])
-table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off by"], rows,
+    lines.append([k, paths, f"{undecided:.4f}", f"{(1 - 1 / C) ** k:.4f}", f"{off:.0e}"])
+table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off by"], lines,
       "off by: total variation from p_target; 1e-16 is the last digit of a float, so it means 0")
 
 # %% [markdown]

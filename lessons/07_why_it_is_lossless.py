@@ -78,15 +78,15 @@ def pieces(p_target, q_draft):
     return overlap, p_target - overlap, q_draft - overlap
 
 
-rows = []
+lines = []
 overlap, residual, excess = pieces(p_target, drafts["bad"])
 columns = [overlap, residual, excess, overlap + residual, overlap + excess]
 assert torch.equal(columns[3], p_target) and torch.equal(columns[4], drafts["bad"])
 for y, name in enumerate(names):
-    rows.append([name, *[f"{column[y]:.2f}" for column in columns]])
-rows.append(["all", *[f"{column.sum():.2f}" for column in columns]])
+    lines.append([name, *[f"{column[y]:.2f}" for column in columns]])
+lines.append(["all", *[f"{column.sum():.2f}" for column in columns]])
 table(["the bad draft", "overlap", "residual", "excess", "overlap + residual", "overlap + excess"],
-      rows, "overlap + residual is p_target; overlap + excess is q_draft")
+      lines, "overlap + residual is p_target; overlap + excess is q_draft")
 
 figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad")})
 print("to play with, in a browser:", page("node"))
@@ -179,7 +179,7 @@ for y, name in enumerate(names):
 def library(p_target, q_draft, dice):
     """One draft token through `verify` -> (was it accepted, the token that comes out)."""
     x = dice.dice.pick(q_draft[None])               # dice.dice: the library's own, for many texts
-    no_draft = torch.zeros_like(q_draft)            # row 0, the text's last token: not drafted
+    no_draft = torch.zeros_like(q_draft)            # node 0, the text's last token: not drafted
     certain = torch.zeros_like(p_target)
     certain[0] = 1.0                                # after an accepted draft token: always token 0
     draft = Draft(x.expand(1, 2), torch.stack([no_draft, q_draft])[None])
@@ -219,7 +219,7 @@ def compare(p_target, q_draft, rules):
 # - The perfect draft: everything is accepted. The residual is empty, and nothing is ever drawn from
 #   it.
 #
-# *Guess first:* is any row off, and how often is the good draft's token accepted?
+# *Guess first:* is any line off, and how often is the good draft's token accepted?
 
 # %%
 target, draft_model, tokenizer = load_pair()
@@ -232,17 +232,17 @@ for prompt in "for x in", "import os\n\ndef":
     cases.append((f"the pair, {prompt!r}, top 6", probs(of_target[six]), probs(of_draft[six])))
     cases.append((f"the pair, {prompt!r}, all", probs(of_target), probs(of_draft)))
 
-rows = []
+lines = []
 for name, wanted, proposed in cases:
     rules = [accept_or_replace, library] if len(wanted) < 10 else []
     p_accepted, overlap, count, off = compare(wanted, proposed, rules)
     assert off < 1e-12 and abs(p_accepted - overlap) < 1e-12
-    rows.append([name, f"{p_accepted:.4f}", f"{overlap:.4f}", f"{count:,}", f"{off:.1g}"])
-table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
+    lines.append([name, f"{p_accepted:.4f}", f"{overlap:.4f}", f"{count:,}", f"{off:.1g}"])
+table(["draft", "P(accepted)", "overlap", "ways", "off by"], lines,
       "off by: total variation from p_target (1e-16 is rounding)")
 
 # %% [markdown]
-# *Answer:* no row is off, except for the rounding of the last digit. The good draft's token is
+# *Answer:* no line is off, except for the rounding of the last digit. The good draft's token is
 # accepted with .90, its overlap: .55 + .25 + .10.
 #
 # ## Three things to know

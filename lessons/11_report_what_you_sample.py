@@ -13,7 +13,7 @@
 # - Which distribution is a draft token *drawn* from?
 # - Which distribution is *told* to the rule as q_draft?
 #
-# The rule cannot check the answers, since it only gets a token and two rows of numbers. We use the
+# The rule cannot check the answers, since it only gets a token and two distributions. We use the
 # rule of *Accept or replace* and the round of *A draft and a bonus*.
 
 # %%
@@ -47,7 +47,7 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would wait fo
 # | [.8, .2], which is not true | .5 / .8 = .625 | always token 1 | [.625, .375] |
 # | [1, 0], which is true | .5 / 1 = .5 | always token 1 | [.5, .5] |
 #
-# The first row is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
+# The first line is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
 # never happens, and so it accepts token 0 too often.
 #
 # A third way is to draw from [.8, .2] and to report just that. *Guess first:* what comes out?
@@ -190,22 +190,23 @@ def by_library(dice):
 assert distance(walk(by_library)[0], asked)[1] < 1e-12
 
 # %%
-rows = []
+lines = []
 for name in ways:
     far = ["< 1e-12" if number < 1e-12 else f"{number:.3f}" for number in off[name]]
-    rows.append([name, f"{pace[name]:.2f}", *far])
-table(["way", "tokens per target call", "off from what was asked", "off from the raw target"], rows)
+    lines.append([name, f"{pace[name]:.2f}", *far])
+table(["way", "tokens per target call", "off from what was asked", "off from the raw target"],
+      lines)
 
 # %% [markdown]
 # *Answer:* *all warped* and *draft left raw*.
 #
-# Read the table row by row.
+# Read the table line by line.
 #
 # - *All warped* is exact.
 # - *Drawn warped, told raw* is off from both distributions, and yet it brings the most tokens per
 #   call. A wrong rule can look fast.
 # - *Target left raw* is exact for a distribution that the user did not ask for.
-# - *Draft left raw* is exact, like the last row of the first table, because the rule is told the
+# - *Draft left raw* is exact, like the last line of the first table, because the rule is told the
 #   truth. It accepts less often here, since the two distributions are less alike.
 #
 # The draft may have any settings, as long as the rule is told of them. Which settings are best for
@@ -312,7 +313,7 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # *Answer:* higher. At T = 0 the target writes what it is sure of, and the draft model is surer
 # there, too. The last table has both.
 #
-# Both rows of alpha are right, and they answer different questions.
+# Both lines of alpha are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.

@@ -154,10 +154,10 @@ eq1 = [tokens_per_call(alpha, gamma) for gamma in gammas]
 free = [predicted(alpha, gamma, c, 1) for gamma in gammas]
 real = [predicted(alpha, gamma, c, v[gamma + 1]) for gamma in gammas]
 assert abs(free[0] - sure_gain(alpha, c)) < 1e-9
-rows = []
-for gamma, *row in zip(gammas, eq1, free, real):
-    rows.append([gamma, *(f"{number:.2f}" for number in row)])
-table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"], rows)
+lines = []
+for gamma, *line in zip(gammas, eq1, free, real):
+    lines.append([gamma, *(f"{number:.2f}" for number in line)])
+table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"], lines)
 
 best_free = gammas[free.index(max(free))]
 best_real = gammas[real.index(max(real))]
@@ -195,10 +195,10 @@ for gamma, counts in zip(gammas, counted):
     plain_seconds = mean(counts) * min(plain)           # for as many tokens, one at a time
     measured.append(plain_seconds / min(seconds[gamma]))
 
-rows = []
+lines = []
 for gamma, counts, error, *rest in zip(gammas, counted, errors, eq1, real, measured):
-    rows.append([gamma, *(f"{number:.2f}" for number in (mean(counts), error, *rest))])
-table(["gamma", "tokens per call", "+-", "Eq. 1", "speed-up with v", "by the clock"], rows)
+    lines.append([gamma, *(f"{number:.2f}" for number in (mean(counts), error, *rest))])
+table(["gamma", "tokens per call", "+-", "Eq. 1", "speed-up with v", "by the clock"], lines)
 best_clock = gammas[measured.index(max(measured))]
 print(f"best gamma by the clock: {best_clock} (mind the +-)")
 

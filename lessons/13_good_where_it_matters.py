@@ -59,13 +59,13 @@ pieces = [tokenizer.decode([token]) for token in ids[0, 1:]]
 p_target, q_draft = distributions(target, ids), distributions(draft_model, ids)
 beta = acceptance(p_target, q_draft)[0]                 # one number for each piece of SNIPPET
 
-rows = []
+lines = []
 for i in beta.argsort()[:8].tolist():
     token = ids[0, i + 1]                               # what really comes there
     before = "".join(pieces[:i])[-12:]
-    rows.append([repr(before), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
-                 f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
-table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
+    lines.append([repr(before), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
+                  f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
+table(["after", "comes", "p_target of it", "q_draft of it", "beta"], lines)
 
 # %% [markdown]
 # *Answer:* mostly where a name has to be copied that stands further up.
@@ -170,7 +170,7 @@ V = tokenizer.vocab_size
 
 
 def bigrams(where):
-    """(V, V): row x is the distribution after token x. A pair never seen counts 0.01.
+    """(V, V): for each token x, the distribution after it. A pair never seen counts 0.01.
 
     where: for each token seen, whether the pair that ends in it counts.
     """
@@ -191,11 +191,11 @@ for name, q_draft in drafts.items():
     betas = acceptance(p_target, q_draft).flatten()
     alpha[name] = [betas[here].mean().item() for here in places.values()]
 
-rows = []
+lines = []
 for i, (kind, here) in enumerate(places.items()):
     means_here = [f"{means[i]:.2f}" for means in alpha.values()]
-    rows.append([kind, f"{here.double().mean():.1%}", *means_here])
-table(["what stands there", "share", *drafts], rows, f"mean beta over {len(labels)} places")
+    lines.append([kind, f"{here.double().mean():.1%}", *means_here])
+table(["what stands there", "share", *drafts], lines, f"mean beta over {len(labels)} places")
 
 # %% [markdown]
 # *Answer:* each bigram is the better one in its own field, and the shipped draft is better than

@@ -49,7 +49,7 @@ for name in names[1:]:
 # The *zoo* of this project collects bugs that other projects had. ("generic" above means that many
 # projects had them.) Each is planted in `nanospec/speculate.py` by changing a few words. The next
 # cell prints the words of one of them: the first line is right, and the second draws the
-# replacement from the wrong row of p_target.
+# replacement from p_target at the wrong place.
 
 # %%
 for right_words, wrong_words in zoo["row-before"].edits:
@@ -189,12 +189,12 @@ assert abs(p_by_hand - goodness_of_fit(counts, truth).p_value) < 1e-9
 # %%
 runs = 2_000
 p_right, p_wrong = p_values("as it ships", n, runs), p_values("target-not-rolled-back", n, runs)
-rows = []
+lines = []
 for threshold in (0.5, 0.05, 0.01):
     accused = sum(p < threshold for p in p_right) / runs
     caught_it = sum(p < threshold for p in p_wrong) / runs
-    rows.append([f"p < {threshold}", f"{accused:.1%}", f"{caught_it:.1%}"])
-table(["called wrong if", "as it ships", "target-not-rolled-back"], rows,
+    lines.append([f"p < {threshold}", f"{accused:.1%}", f"{caught_it:.1%}"])
+table(["called wrong if", "as it ships", "target-not-rolled-back"], lines,
       f"share of {runs:,} runs of {n} texts")
 
 # %% [markdown]
@@ -336,7 +336,7 @@ for which, order, score in [("correct", "q_draft - p_target", gap),
 # hits the second half of the line, and the first token never comes.
 #
 # So we let the real program write 500 texts with each kind of dice, and count. The code of the rule
-# is the same in both rows. (Dice that restart from the same seed in every round also pass a walk,
+# is the same in both lines. (Dice that restart from the same seed in every round also pass a walk,
 # and so do rounding errors.)
 
 # %%
@@ -367,7 +367,7 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 #    and by what kind of text?
 # 3. Write `places, chance = 300, ...`, then 100. Is the bug still found in the long text?
 # 4. Judge all tokens by `wrong`: write it in place of `p_target` in the calls of `pit` and
-#    `back_to_u`. Which of the three rows is accused now?
+#    `back_to_u`. Which of the three lines is accused now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

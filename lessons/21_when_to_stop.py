@@ -63,13 +63,13 @@ for ids in prompts:
 # %%
 all_sure, all_right = sum(sure, []), sum(right, [])
 quarters = [min(3, int(4 * probability)) for probability in all_sure]
-rows = []
+lines = []
 for number in range(4):
     hits = [hit for quarter, hit in zip(quarters, all_right) if quarter == number]
     share = f"{sum(hits) / len(hits):.2f}" if hits else "-"
-    rows.append([f"{number / 4:.2f} to {(number + 1) / 4:.2f}", len(hits), share])
-rows.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
-table(["how sure the draft was", "places", "share that is right"], rows)
+    lines.append([f"{number / 4:.2f} to {(number + 1) / 4:.2f}", len(hits), share])
+lines.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
+table(["how sure the draft was", "places", "share that is right"], lines)
 
 # %% [markdown]
 # *Answer:* in about one case of four, and nearly always.
@@ -123,10 +123,10 @@ def best_rate(alpha, c, v):
 
 def goes_on(chance, drafted, alpha, rate, c, v):
     """Is one more draft token worth it, or are several? chance: that all `drafted` are accepted."""
-    rows = drafted + 1                      # the target reads them, and the last token of the text
-    for more in range(1, max(v) - rows + 1):
+    m = drafted + 1                         # the target reads them, and the last token of the text
+    for more in range(1, max(v) - m + 1):
         brings = chance * (expected_tokens(alpha, more) - 1)        # alpha + alpha^2 + ...
-        takes = more * c + v[rows + more] - v[rows]
+        takes = more * c + v[m + more] - v[m]
         if brings > rate * takes:
             return True
     return False
@@ -144,15 +144,15 @@ toy_c, toy_v = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 10)}
 rate = best_rate(0.75, toy_c, toy_v)
 worth = rate * (toy_c + toy_v[2] - toy_v[1])
 print(f"\nthe best rate is {rate:.2f}; the time of one more draft token would bring {worth:.2f}")
-rows, lengths = [], {}
+lines, lengths = [], {}
 for each in 0.90, 0.75, 0.40:
     brings = [each ** (drafted + 1) for drafted in range(8)]
     drafted = 0
     while drafted < 8 and goes_on(each ** drafted, drafted, each, rate, toy_c, toy_v):
         drafted += 1
     lengths[each] = drafted
-    rows.append([f"{each:.2f}", *(f"{number:.2f}" for number in brings), drafted])
-table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"], rows,
+    lines.append([f"{each:.2f}", *(f"{number:.2f}" for number in brings), drafted])
+table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"], lines,
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
@@ -243,7 +243,7 @@ for gamma in range(1, 9):
 # %%
 fixed = [name for name in spent if name.startswith("gamma")]
 best_costs = [min(spent[name][i][2] for name in fixed) for i in range(len(prompts))]
-means, pace, rows = {}, {}, []
+means, pace, lines = {}, {}, []
 for name in fixed + list(rules):
     rounds, steps, cost = (sum(part) for part in zip(*spent[name]))
     written = sum(len(text) for text in texts)
@@ -251,8 +251,8 @@ for name in fixed + list(rules):
     pace[name] = written / cost
     worst = min(best / mine - 1 for best, (_, _, mine) in zip(best_costs, spent[name]))
     numbers = steps / rounds, cost / rounds, written / rounds, pace[name]
-    rows.append([name, *(f"{number:.2f}" for number in numbers), f"{worst:+.0%}"])
-table(["rule", "draft steps", "cost", "tokens", "tokens / cost", "worst prompt"], rows,
+    lines.append([name, *(f"{number:.2f}" for number in numbers), f"{worst:+.0%}"])
+table(["rule", "draft steps", "cost", "tokens", "tokens / cost", "worst prompt"], lines,
       "draft steps, cost and tokens: means of a round")
 
 # %%

@@ -60,14 +60,14 @@ def one_place(x, dice):
     return x if int(accepted) else int(token)
 
 
-rows = []
+lines = []
 for x in range(4):
     written, _ = walk(lambda dice: one_place(x, OneRow(dice)))
     far = distance(written, dict(enumerate(p_four.tolist())))[1]
     passes = bool(p_four[x] > bar)
     assert abs(far - passes * (1 - p_four[x])) < 1e-12
-    rows.append([x, f"{p_four[x]:.2f}", "yes" if passes else "no", f"{far:.2f}"])
-table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
+    lines.append([x, f"{p_four[x]:.2f}", "yes" if passes else "no", f"{far:.2f}"])
+table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], lines)
 
 # %% [markdown]
 # *Answer:* the token that barely passes does the greatest harm. One that does not pass is replaced
@@ -196,11 +196,11 @@ table(["text from", "right", "accepted"],
 # so is plain top-p, and that is exact for the distribution it states. Both forbid unlikely tokens.
 # Comparing a cascade at T = 1 with the target at T = 1 mistakes this effect for a gain.
 #
-# *Guess first:* is there a row that beats "the target, top-p 0.9" in both columns?
+# *Guess first:* is there a line that beats "the target, top-p 0.9" in both columns?
 
 # %%
 right, accepted = found["the target, top-p 0.9"]
-better = [name for name, row in found.items() if row[0] > right and row[1] > accepted]
+better = [name for name, line in found.items() if line[0] > right and line[1] > accepted]
 print(f"\nbetter than top-p 0.9 in both: {', '.join(better) or 'none'}")
 thresholds = {"chow": (0.2, 0.4, 0.6, 0.8), "opt": (0.0, 0.3, 0.6, 1.0),
               "v3": (0.5, 0.8, 0.9, 0.97)}

@@ -256,14 +256,14 @@ for name, rule in accepted_by.items():
 
 # %%
 def show(title, means):
-    """A row for each rule. The last column: its share of its ceiling, with five draft tokens."""
-    rows = []
+    """A line for each rule. The last column: its share of its ceiling, with five draft tokens."""
+    lines = []
     for name, found in means.items():
         kind, _, what = name.rpartition(", ")
         most = means[f"{kind}, ceiling" if kind else "ceiling"]
-        rows.append([name, *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"])
+        lines.append([name, *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"])
     print(f"\n{title}")
-    table(["draft tokens", *"12345", "of the ceiling"], rows)
+    table(["draft tokens", *"12345", "of the ceiling"], lines)
 
 
 show(f"a draft of several: accepted on average, in {len(rounds)} rounds", chain)
@@ -271,7 +271,7 @@ show(f"several for one place: one is accepted, at {len(pairs)} places", place)
 figures.ceilings(chain, place)
 
 # %% [markdown]
-# *Answer:* nearly a tenth. Compare the first and the fourth row of the second table, at five draft
+# *Answer:* nearly a tenth. Compare the first and the fourth line of the second table, at five draft
 # tokens.
 #
 # ## Three things to know

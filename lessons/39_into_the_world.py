@@ -61,8 +61,8 @@ print(f"\n{len(layer)} tensors here, {count} there")
 
 # %% [markdown]
 # *Answer:* nine. Three matrices of attention are one here, and two of the MLP, which makes fewer
-# and larger calls. A row of a matrix stays a row. This is only a matter of names, and no number
-# changes.
+# and larger calls. The numbers of a matrix stay in their order. This is only a matter of names, and
+# no number changes.
 #
 # ## The same numbers?
 #

@@ -77,10 +77,10 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         check_scored(draft, p_target, Draft, TreeDraft)
-        # After a row the draft's distribution is what its eldest child was drawn from; 0: no child.
+        # After a node, q_draft is what its eldest child was drawn from. Number 0: it has no child.
         parents = draft.parents
-        rows = torch.arange(parents.shape[1], device=parents.device)
-        child = (parents[:, None] == rows[:, None]).long().argmax(-1)                       # (B, n)
+        nodes = torch.arange(parents.shape[1], device=parents.device)
+        child = (parents[:, None] == nodes[:, None]).long().argmax(-1)                      # (B, n)
         row = torch.arange(len(child), device=child.device)[:, None]
         pi = torch.where((child > 0)[..., None],
                          mixture(draft.q_draft[row, child], p_target, a), p_target)

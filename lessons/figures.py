@@ -117,8 +117,8 @@ def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cache
 
 
 def ten_in_one_call(v: dict[int, float], moved: Sequence[float], place: int) -> None:
-    """v(m) between its two limits; and how far each row's distribution moved when token `place` was replaced."""
-    figure, (left, right) = blank("many tokens in one call cost less than a call each; no row sees what follows it", 2)
+    """v(m) between its two limits; and how far each distribution moved when token `place` was replaced."""
+    figure, (left, right) = blank("many tokens in one call cost less than a call each; none sees what follows it", 2)
     sizes = list(v)
     left.loglog(sizes, sizes, color=RED, linestyle="--", linewidth=2, label="v = m: a call for each token")
     left.loglog(sizes, list(v.values()), color=GREEN, marker="o", linewidth=2, label="v(m), measured")
@@ -128,10 +128,10 @@ def ten_in_one_call(v: dict[int, float], moved: Sequence[float], place: int) -> 
     left.set_xticks(sizes, [m if m != 12 else "" for m in sizes])       # 10 and 12 stand too close
     left.minorticks_off()
     left.legend(frameon=False)
-    right.bar(range(len(moved)), moved, color=[RED if row == place else AMBER for row in range(len(moved))])
-    right.set(xlabel=f"row; token {place} was replaced", ylabel="total variation: old and new distribution",
+    right.bar(range(len(moved)), moved, color=[RED if at == place else AMBER for at in range(len(moved))])
+    right.set(xlabel=f"after token; token {place} was replaced", ylabel="total variation: old and new distribution",
               xticks=range(len(moved)), ylim=(0, 1.05))
-    right.text(place / 2 - 0.5, 0.03, "rows before it:\nnot changed" if place else "", ha="center", color=INK)
+    right.text(place / 2 - 0.5, 0.03, "before it:\nnot changed" if place else "", ha="center", color=INK)
     save(figure, "ten_for_the_price_of_one")
 
 
@@ -233,14 +233,14 @@ def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str,
 
 
 def round_by_round(rounds: Sequence[Sequence[tuple[str, str]]]) -> None:
-    """Every round as a row of (kind, word): draft tokens that were accepted, rejected or never judged, and the
+    """Every round as a line of (kind, word): draft tokens that were accepted, rejected or never judged, and the
     target's own token after them.
     """
     look = {"accepted": GREEN, "rejected": RED, "never judged": "white", "replacement": AMBER, "bonus": BLUE}
     figure, (axes,) = blank("a round ends at the first rejection, or with a bonus token", 1)
     gamma = len(rounds[0]) - 1
-    for number, row in enumerate(rounds, start=1):
-        for column, (kind, word) in enumerate(row):
+    for number, line in enumerate(rounds, start=1):
+        for column, (kind, word) in enumerate(line):
             axes.barh(number, 0.95, left=column - 0.475, color=look[kind], edgecolor="#e6e9ed", label=kind,
                       hatch="///" if kind == "rejected" else "")
             axes.text(column, number, word, color=FAINT if kind == "never judged" else "white", ha="center",
@@ -323,7 +323,7 @@ def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Seque
     """lines: of a text; grid: beta of every character. alpha: a draft -> its mean beta at each kind of place."""
     figure, (left, right) = blank("a draft is right at some places and lost at others", 2)
     widest = max(map(len, lines))
-    padded = [[*row, *[float("nan")] * (widest - len(row))] for row in grid]
+    padded = [[*line, *[float("nan")] * (widest - len(line))] for line in grid]
     for y, line in enumerate(lines):
         for x, character in enumerate(line):
             left.text(x, y, character.strip(), family="monospace", fontsize=8.5, ha="center", va="center", color=INK,
@@ -373,7 +373,7 @@ def where_it_loses(alpha: Sequence[float], c: Sequence[float],
                    panels: Sequence[tuple[str, Sequence[Sequence[float]], Sequence[tuple]]]) -> None:
     """Predicted speed-up for each alpha and c, with the break-even line; a panel for each v.
 
-    panels: (title, speed-up, a row for each alpha, dots); a dot is (name, alpha, c, verdict).
+    panels: (title, speed-up, a list for each alpha, dots); a dot is (name, alpha, c, verdict).
     """
     figure, places = blank("speculation loses below the line, and expensive calls raise the line", len(panels))
     look = {"wins": ("o", GREEN), "loses": ("X", RED), "unclear": ("s", AMBER)}
@@ -429,36 +429,37 @@ def copying(calls: Sequence[tuple[Sequence[str], int]], places: Sequence[str],
 
 def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], token: str,
            mask: Sequence[Sequence[bool]]) -> None:
-    """A round's tree, with what became of every row; beside it, which slots each row attends to: the text's last two
-    tokens before row 0, and the rows. token: what was drawn after the last accepted row."""
+    """A round's tree, with what became of every node; beside it, which slots each node attends to: the text's last two
+    tokens before node 0, and the nodes. token: what was drawn after the last accepted node."""
     figure, (left, right) = blank("one rejection does not end the draft: another child of that place was accepted", 2)
     depth, heights, leaves = [0] * len(labels), [0.0] * len(labels), 0
-    children = [[row for row, parent in enumerate(parents) if parent == above] for above in range(len(labels))]
-    for row in range(1, len(labels)):
-        depth[row] = depth[parents[row]] + 1
+    children = [[node for node, parent in enumerate(parents) if parent == above] for above in range(len(labels))]
+    for node in range(1, len(labels)):
+        depth[node] = depth[parents[node]] + 1
     stack = [0]                                             # from the top down; leaves get a line of their own each
     while stack:
-        row = stack.pop()
-        if not children[row]:
-            heights[row], leaves = -float(leaves), leaves + 1
-        stack += reversed(children[row])
-    for row in reversed(range(len(labels))):
-        if children[row]:
-            heights[row] = sum(heights[child] for child in children[row]) / len(children[row])
+        node = stack.pop()
+        if not children[node]:
+            heights[node], leaves = -float(leaves), leaves + 1
+        stack += reversed(children[node])
+    for node in reversed(range(len(labels))):
+        if children[node]:
+            heights[node] = sum(heights[child] for child in children[node]) / len(children[node])
     last = [0, *path][-1]
-    for row, label in enumerate(labels):
-        elder = children[parents[row]] if row else []
+    for node, label in enumerate(labels):
+        elder = children[parents[node]] if node else []
         taken = next((child for child in elder if child in path), None)
-        if row == 0 or row in path:
-            colour, what = GREEN, "accepted" if row else "the text"
-        elif parents[row] in (0, *path) and (taken is None or row < taken):
+        if node == 0 or node in path:
+            colour, what = GREEN, "accepted" if node else "the text"
+        elif parents[node] in (0, *path) and (taken is None or node < taken):
             colour, what = RED, "rejected"
         else:
             colour, what = FAINT, "not looked at"
-        if row:
-            left.plot([depth[parents[row]], depth[row]], [heights[parents[row]], heights[row]], color=colour, zorder=1)
-        left.text(depth[row], heights[row], f"{row}: {label}\n{what}", color=colour, ha="center", va="center", zorder=2,
-                  fontsize=9, fontweight="bold" if colour == GREEN else "normal",
+        if node:
+            above = parents[node]
+            left.plot([depth[above], depth[node]], [heights[above], heights[node]], color=colour, zorder=1)
+        left.text(depth[node], heights[node], f"{node}: {label}\n{what}", color=colour, ha="center", va="center",
+                  zorder=2, fontsize=9, fontweight="bold" if colour == GREEN else "normal",
                   bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
     new = -float(leaves)
     left.plot([depth[last], depth[last] + 1], [heights[last], new], color=BLUE, linestyle=":", zorder=1)
@@ -469,9 +470,9 @@ def a_tree(labels: Sequence[str], parents: Sequence[int], path: Sequence[int], t
     left.spines[["left", "bottom"]].set_visible(False)
     left.grid(False)
     right.imshow(mask, cmap="Greens", vmax=1.5, aspect="auto", zorder=3)
-    right.set_yticks(range(len(labels)), [f"{row}: {label}" for row, label in enumerate(labels)])
+    right.set_yticks(range(len(labels)), [f"{node}: {label}" for node, label in enumerate(labels)])
     right.set_xticks(range(len(mask[0])), ["...", "text", *range(len(labels))])
-    right.set(xlabel="the end of the text, and the rows; filled: the row on the left attends to it")
+    right.set(xlabel="the end of the text, and the nodes; filled: the node on the left attends to it")
     save(figure, "several_futures")
 
 
@@ -510,13 +511,13 @@ def ceilings(chain: dict[str, Sequence[float]], place: dict[str, Sequence[float]
 
 # A tree where it is sure
 
-def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
-    """All rows that were made: (path of tokens, confidence, the last token, is the row part of the draft?)."""
+def confident_tree(nodes: Sequence[tuple[Sequence[int], float, str, bool]]) -> None:
+    """All nodes that were made: (path of tokens, confidence, the last token, is the node part of the draft?)."""
     figure, (axes,) = blank("the tree grows where the draft model is sure", 1)
     figure.set_size_inches(10.4, 4.6)
-    below = {(): [path for path, *_ in rows if len(path) == 1]}
-    for above, *_ in rows:
-        below[above] = [path for path, *_ in rows if path[:-1] == above and path]
+    below = {(): [path for path, *_ in nodes if len(path) == 1]}
+    for above, *_ in nodes:
+        below[above] = [path for path, *_ in nodes if path[:-1] == above and path]
     heights, stack, leaves = {}, [()], 0
     while stack:                                            # from the top down; leaves get a line of their own each
         path = stack.pop()
@@ -526,7 +527,7 @@ def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> No
     for path in sorted(below, key=len, reverse=True):
         if below[path]:
             heights[path] = sum(heights[child] for child in below[path]) / len(below[path])
-    for path, sure, word, chosen in [((), 1.0, "the text", True), *rows]:
+    for path, sure, word, chosen in [((), 1.0, "the text", True), *nodes]:
         colour = GREEN if chosen else FAINT
         if path:
             axes.plot([len(path) - 1, len(path)], [heights[path[:-1]], heights[path]], color=colour, zorder=1)
@@ -534,7 +535,7 @@ def confident_tree(rows: Sequence[tuple[Sequence[int], float, str, bool]]) -> No
                   va="center", fontsize=9, fontweight="bold" if chosen else "normal", zorder=2, parse_math=False,
                   bbox={"facecolor": "white", "edgecolor": colour, "boxstyle": "round"})
     axes.set(xlim=(-0.5, max(map(len, below)) + 0.5), yticks=[], xticks=range(1, max(map(len, below)) + 1))
-    axes.set_xlabel("level; each row has its confidence; in bold: the most confident rows are the draft")
+    axes.set_xlabel("level; each node has its confidence; in bold: the most confident nodes are the draft")
     axes.spines["left"].set_visible(False)
     axes.grid(False)
     save(figure, "a_tree_where_it_is_sure")
@@ -593,11 +594,11 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
 # Drafting hidden states, What to train on
 
 def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
-    """mask: whether row (step, place) attends to column (step, place), `places` of each step. alphas: draft model ->
+    """mask: whether (step, place) attends to (step, place), `places` of each step. alphas: draft model ->
     its acceptance at draft token 1, 2, ..."""
     figure, (left, right) = blank("a prediction made from predictions is worse, and less so after training on them", 2)
     steps = len(mask) // places
-    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(row)] for row in mask]
+    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(line)] for line in mask]
     left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
     for edge in range(steps * places + 1):
         for draw in (left.axhline, left.axvline):
@@ -606,12 +607,12 @@ def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: 
     left.set_xticks(middles, [f"step {step}" for step in range(steps)])
     left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
     left.tick_params(length=0)
-    left.set_title("what each row attends to in unrolled training", loc="left", color=INK, fontsize=10)
+    left.set_title("what each place attends to in unrolled training", loc="left", color=INK, fontsize=10)
     left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
     left.grid(False)
-    for (name, row), colour in zip(alphas.items(), (FAINT, GREEN, AMBER, RED, BLUE)):
-        right.plot(range(1, len(row) + 1), row, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    right.set(xlabel="draft token", ylabel="alpha on held-out text", xticks=range(1, len(row) + 1), ylim=(0, 1))
+    for (name, line), colour in zip(alphas.items(), (FAINT, GREEN, AMBER, RED, BLUE)):
+        right.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    right.set(xlabel="draft token", ylabel="alpha on held-out text", xticks=range(1, len(line) + 1), ylim=(0, 1))
     right.legend(frameon=False, loc="upper right")
     save(figure, "drafting_hidden_states")
 
@@ -753,8 +754,8 @@ def what_a_call_reads(sizes: Sequence[int], loaded: dict[int, float], by_chance:
         left.plot(sizes, [found[m] for m in sizes], color=colour, marker=MARK[colour], linewidth=2, label=name)
     left.set(xlabel="tokens in a call", ylabel="experts that are read", xticks=sizes, ylim=(0, None))
     left.legend(frameon=False, loc="lower right")
-    for (length, row), colour in zip(gains.items(), (RED, AMBER, BLUE, GREEN)):
-        right.plot(range(len(row)), row, color=colour, marker=MARK[colour], linewidth=2, label=f"{length:,} tokens")
+    for (length, line), colour in zip(gains.items(), (RED, AMBER, BLUE, GREEN)):
+        right.plot(range(len(line)), line, color=colour, marker=MARK[colour], linewidth=2, label=f"{length:,} tokens")
     right.axhline(1, color=INK, linewidth=1)
     right.set_xticks(range(len(batches)), [str(count) for count in batches])
     right.set(xlabel="texts at once", ylabel="times as fast as plain decoding, by count", ylim=(0, None))
@@ -805,11 +806,11 @@ def a_look_back(seen: Sequence[Sequence[float]], places: Sequence[str], draft_to
     figure, (left, right) = blank("a draft token that looks back can copy", 2)
     figure.set_size_inches(12.4, 4.6)
     most = max(map(max, seen))
-    for row, weights in enumerate(seen):
+    for number, weights in enumerate(seen):
         for place, weight in enumerate(weights):
-            left.barh(row, 1, 0.9, left=place - 0.5, color=GREEN, alpha=weight / most)
+            left.barh(number, 1, 0.9, left=place - 0.5, color=GREEN, alpha=weight / most)
         place = weights.index(max(weights))
-        left.text(place + 0.9, row, repr(places[place]), color=INK, va="center", fontsize=11, parse_math=False)
+        left.text(place + 0.9, number, repr(places[place]), color=INK, va="center", fontsize=11, parse_math=False)
     left.set(xlabel="place in the text", xlim=(-0.5, len(places) - 0.5),
              ylim=(len(seen) - 0.5, -0.5), yticks=range(len(seen)), yticklabels=draft_tokens, ylabel="draft token")
     left.grid(False)
@@ -830,13 +831,13 @@ def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequenc
     """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
     figure, panels = blank("a block knows little of its later places; a chain sees its own tokens", 2)
     figure.set_size_inches(12, 4.4)
-    for axes, lines, title in zip(panels, ({f"T = {t}": row for t, row in best.items()}, betas),
+    for axes, lines, title in zip(panels, ({f"T = {t}": line for t, line in best.items()}, betas),
                                   ("drawn from a perfect marginal", "beside a table, and beside a chain, T = 1")):
-        for (name, row), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
-            axes.plot(range(1, len(row) + 1), row, color=colour, marker=MARK[colour], linewidth=2, label=name)
+        for (name, line), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
+            axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
         axes.set_title(title, loc="left", color=INK, fontsize=10)
         axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
-                 xticks=range(1, len(row) + 1))
+                 xticks=range(1, len(line) + 1))
         axes.legend(frameon=False, loc="lower left")
     save(figure, "a_block_at_once")
 

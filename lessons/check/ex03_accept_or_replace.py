@@ -178,5 +178,5 @@ EXERCISE = Exercise(
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
      "q_draft, token by token, and 0 elsewhere"),
     [("nanospec.speculate", "verify", "x = draft.tokens", "coins ="),
-     ("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")],
+     ("nanospec.speculate", "verify", "# 4. The", "return accepted")],
     {"real dice": real}, speed="accepted as often as it can be")

@@ -109,9 +109,9 @@ WRONGS = [
           **decides(of=lambda i, w, p, q: missing(i, w[-1:] * len(w), p, q))),
     wrong("residual-is-target", "at a cut you draw from p_target; what the draft has covered must go",
           **decides(of=lambda i, w, p, q: p[i])),
-    wrong("row-before", "at a cut you draw from the row before; the token comes after the last one that is accepted",
+    wrong("row-before", "at a cut you draw one place too early; the token comes after the last one that is accepted",
           **decides(of=lambda i, w, p, q: missing(i if i == len(q) else max(0, i - 1), w, p, q))),
-    wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes after",
+    wrong("bonus-one-place-early", "where all are accepted you draw at the place of the last one; the bonus follows it",
           **decides(of=lambda i, w, p, q: missing(i, w, p, q) if i < len(q) else p[i - 1])),
     wrong("bonus-from-draft", "where all are accepted you take the draft's last distribution away; nothing was "
           "drafted there",

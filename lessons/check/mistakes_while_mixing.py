@@ -118,8 +118,8 @@ WRONGS = [
     wrong("bonus-from-target", "after the last draft token you draw from p_target: the text is then neither the "
           "target's nor the mixture's. There is no q_draft, so no pi, and the round ends with the draft",
           one_round=round_by(after=lambda q, p, a: p[-1])),
-    wrong("bonus-with-the-last-q", "after the last draft token you mix with the last row of q_draft: that row "
-          "belongs to the place before. The round ends with the draft",
+    wrong("bonus-with-the-last-q", "after the last draft token you mix with the last q_draft: that one belongs to "
+          "the place before. The round ends with the draft",
           one_round=round_by(after=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
     wrong("towards-the-target", "you verify with p_target: that is lossless, and pi is never written; p_target gives "
           "way to pi in the coin and in the residual", one_round=round_by(lambda p, q, a: p)),

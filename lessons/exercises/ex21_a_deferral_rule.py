@@ -25,7 +25,7 @@ def mixture(p_target, q_draft, a):
 def one_round(drafted, q_draft, p_target, a, dice):
     """The tokens that one round writes, a list of ints, so that the text is distributed as pi at every place.
 
-    drafted: gamma tokens, each drawn from its row of q_draft (gamma, V), float64.  p_target: (gamma + 1, V), the
+    drafted: gamma tokens, token i drawn from q_draft[i]; q_draft (gamma, V), float64.  p_target: (gamma + 1, V), the
     target's distribution at the place of each draft token and one further.  a: the threshold.
     dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
 
