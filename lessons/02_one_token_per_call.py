@@ -262,8 +262,8 @@ quiet.tell("a token took 7.2 ms with a cache, in float16 (one core of an Intel X
 # The times mean something only while the machine runs nothing else.
 #
 # 1. Write `torch.set_num_threads(2)`. Which lines change, and which hardly do?
-# 2. Write `target = draft` right below the line with `load_pair()`. How much smaller is the draft
-#    model, in weights? Is it faster by the same factor?
+# 2. Write `target = draft_model` right below the line with `load_pair()`. How much smaller is the
+#    draft model, in weights? Is it faster by the same factor?
 # 3. Write `load_pair(dtype=torch.bfloat16)` for the pair (not for `exact`). Each weight now has two
 #    bytes, but does a token take half the time?
 #

@@ -231,8 +231,8 @@ quiet.tell("v(5) was 1.24 and v(7) 1.34, in float16 (one core of an Intel Xeon)"
 # ## Change this and run again
 #
 # 1. Write `context = 4096`: a longer text, the same weights. Does v(10) fall or rise?
-# 2. Write `target = draft` right below the line with `load_pair()`. Is the v(m) of a small model
-#    better, worse, or about the same?
+# 2. Write `target = draft_model` right below the line with `load_pair()`. Is the v(m) of a small
+#    model better, worse, or about the same?
 # 3. Write `place = 0`, then `place = 9`. How many distributions move?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -30,7 +30,7 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # ## One hundred rounds, by hand
 #
 # We begin with two tokens, A and B. The target wants both equally often, so p_target = [.50, .50].
-# The draft proposes A too often, with q_draft = [.80, .20].
+# The draft model proposes A too often, with q_draft = [.80, .20].
 #
 # We play 100 rounds, as if every probability came out exactly. Each round must produce one token.
 #
@@ -112,7 +112,7 @@ def accept_or_replace(p_target, q_draft, dice):
 
 # %%
 def accept_or_redraw(p_target, q_draft, dice):
-    """WRONG: what the draft already covers is drawn a second time."""
+    """WRONG: what the draft model already covers is drawn a second time."""
     x = dice.pick(q_draft)
     if dice.flip(p_target[x] / q_draft[x]):
         return x
@@ -209,10 +209,10 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
 #
 # ## Change this and run again
 #
-# 1. Take a nearly perfect draft, `q_draft` = [.50, .30, .195, .005], as in *Rejection sampling*.
-#    How many draft tokens does each of the two exact rules accept now?
+# 1. Take a nearly perfect draft model, `q_draft` = [.50, .30, .195, .005], as in *Rejection
+#    sampling*. How many draft tokens does each of the two exact rules accept now?
 # 2. In `accept_or_redraw`, draw from `(q_draft - p_target).clamp(min=0)`, which is what the draft
-#    proposes too often. Whose distribution comes out?
+#    model proposes too often. Whose distribution comes out?
 # 3. Write `top_k=20` inside both `probs(...)`. Rejection sampling breaks down there. Does this rule
 #    as well?
 #

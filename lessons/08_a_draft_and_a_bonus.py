@@ -142,7 +142,7 @@ def write(play_round, target, draft_model, ids, gamma, new, dice):
 #
 # - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
 #   draft token is wasted. But the next one was drafted for a different text.
-# - *Bonus from the draft.* The draft model adds the last token, and nothing verifies it.
+# - *Bonus from the draft model.* It adds the last token, and nothing verifies it.
 # - *Replacement from the last place.* It takes p_target at the wrong place, `-1` in place of `i`.
 
 # %%
@@ -154,7 +154,7 @@ def goes_on_after_a_rejection(target, draft_model, ids, gamma, dice):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def bonus_from_the_draft(target, draft_model, ids, gamma, dice):
+def bonus_from_the_draft_model(target, draft_model, ids, gamma, dice):
     tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
@@ -245,7 +245,7 @@ def measure(play):
 # %%
 by_hand = [("a round, by hand", round_by_hand), ("bonus as a residual", bonus_as_a_residual),
            ("goes on after a rejection", goes_on_after_a_rejection),
-           ("bonus from the draft", bonus_from_the_draft),
+           ("bonus from the draft model", bonus_from_the_draft_model),
            ("replacement from the last place", replacement_from_the_last_place)]
 found = {"nanospec/speculate.py": measure(library)}
 for name, play_round in by_hand:
@@ -403,8 +403,8 @@ figures.round_by_round(shown)
 # ## Which public bug is this?
 #
 # Here is a round as a public program had it, in our own words, and one line of it is wrong.
-# `target` and `draft` give logits here, and `off_by`, in kit.py, walks texts of three tokens that
-# are written with it.
+# `target` and `draft_model` give logits here, and `off_by`, in kit.py, walks texts of three tokens
+# that are written with it.
 #
 # *Guess first:* which line is wrong, and what does it do to the text?
 
@@ -442,8 +442,8 @@ assert bug_off > 0.001
 #
 # ## Change this and run again
 #
-# 1. Give the draft the target's own table by writing `seed=49` twice. Which mistakes can you still
-#    see?
+# 1. Give the draft model the target's own table by writing `seed=49` twice. Which mistakes can you
+#    still see?
 # 2. Write the seeds 5 and 55 in place of 49 and 99. Which mistake does this pair not show?
 # 3. In `round_by_hand`, leave out the bonus: the last line becomes
 #    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?

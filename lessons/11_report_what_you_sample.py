@@ -132,7 +132,7 @@ def write(target, draft_model, ids, gamma, new, dice, *way):
 # | all warped | warped | warped | warped |
 # | drawn warped, told raw | warped | warped | raw |
 # | target left raw | raw | warped | warped |
-# | draft left raw | warped | raw | raw |
+# | draft model left raw | warped | raw | raw |
 #
 # The second and the third have been in use. The *zoo* in nanospec/proof/zoo is our collection of
 # bugs that real programs had, each planted on purpose to test the tests. There these two are called
@@ -155,7 +155,7 @@ def warped(logits):
 ways = {"all warped": (warped, warped, warped),
         "drawn warped, told raw": (warped, warped, probs),      # WRONG: not told what was drawn
         "target left raw": (probs, warped, warped),             # WRONG: not what was asked for
-        "draft left raw": (warped, probs, probs)}
+        "draft model left raw": (warped, probs, probs)}
 big = TableModel(4, seed=33, zeros=0.5)
 small = TableModel(4, seed=83, zeros=0.5)
 small.logits = (big.logits.softmax(-1) + small.logits.softmax(-1)).log()
@@ -198,7 +198,7 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
       lines)
 
 # %% [markdown]
-# *Answer:* *all warped* and *draft left raw*.
+# *Answer:* *all warped* and *draft model left raw*.
 #
 # Read the table line by line.
 #
@@ -206,11 +206,11 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
 # - *Drawn warped, told raw* is off from both distributions, and yet it brings the most tokens per
 #   call. A wrong rule can look fast.
 # - *Target left raw* is exact for a distribution that the user did not ask for.
-# - *Draft left raw* is exact, like the last line of the first table, because the rule is told the
-#   truth. It accepts less often here, since the two distributions are less alike.
+# - *Draft model left raw* is exact, like the last line of the first table, because the rule is told
+#   the truth. It accepts less often here, since the two distributions are less alike.
 #
-# The draft may have any settings, as long as the rule is told of them. Which settings are best for
-# speed is another question, and we ask it for temperature.
+# The draft model may have any settings, as long as the rule is told of them. Which settings are
+# best for speed is another question, and we ask it for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
@@ -259,7 +259,7 @@ both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T 
 only = [acceptance(probs(of_target, T), probs(of_draft, 1)).mean().item() for T in temperatures]
 table(["a human's text, T =", *map(str, temperatures)],
       [["alpha, both models at T", *(f"{number:.2f}" for number in both)],
-       ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
+       ["alpha, target at T, draft model at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
 # *Answer:* it rises. A draft model that stays at 1 fits best where the target is near 1, too.

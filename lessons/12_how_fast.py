@@ -3,8 +3,8 @@
 #
 # **How much faster is it, and how long should a draft be?**
 #
-# We have seen that the text is the target's, whatever the draft proposes. What remains is time, and
-# four numbers decide it:
+# We have seen that the text is the target's, whatever the draft model proposes. What remains is
+# time, and four numbers decide it:
 #
 # - *gamma*: the draft tokens in a round, which we choose.
 # - *alpha*: the mean probability that a draft token is accepted once it is judged.
@@ -39,7 +39,7 @@ from nanospec.theory import acceptance, speedup, sure_gain
 torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
 target, draft_model, _ = pair = load_pair()
 autotune(target, draft_model)  # tries data types and layouts of the weights, keeps the fastest
-print(f"on one core, target in {described(target)}, draft in {described(draft_model)}")
+print(f"on one core, target in {described(target)}, draft model in {described(draft_model)}")
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the end if it was busy
 
 # %% [markdown]
@@ -253,10 +253,10 @@ quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
 # 1. Write `{"temperature": 0}`. Which way does alpha move, and which way does the best gamma?
 # 2. Take out `autotune(...)`, and everything is slower. What becomes of the speed-up by the clock,
 #    and what of the formula?
-# 3. Write `draft = target` below `autotune(...)`. Almost nothing is rejected now, but is it worth
-#    it? (For the *almost*, think of rounding, as in *Temperature and greedy*.)
+# 3. Write `draft_model = target` below `autotune(...)`. Almost nothing is rejected now, but is it
+#    worth it? (For the *almost*, think of rounding, as in *Temperature and greedy*.)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Good where it matters* asks at which places the draft is right. Exercises: 9 (expected
-# tokens and the best gamma).
+# *Next:* *Good where it matters* asks at which places the draft model is right. Exercises: 9
+# (expected tokens and the best gamma).

@@ -284,7 +284,7 @@ assert abs(back_to_u(torch.tensor([.2, .5, .3]), 1, 0.4) - 0.4) < 1e-6
 places, chance = 3_000, torch.Generator().manual_seed(2)
 p_target = TableModel(64, seed=1).logits[:places].softmax(-1)   # (3000, 64)
 q_draft = TableModel(64, seed=2).logits[:places].softmax(-1)
-accepted = p_target.minimum(q_draft)                            # drawn by the draft, and accepted
+accepted = p_target.minimum(q_draft)                            # drafted, and accepted
 rejected = 1 - accepted.sum(-1, keepdim=True)
 wrong = accepted + rejected * p_target                          # WRONG: the residual belongs here
 
@@ -296,10 +296,10 @@ drawn = {"correct": torch.multinomial(p_target, 1, generator=chance)[:, 0],
 # A right sampler fills the line from 0 to 1 evenly. So we cut it into 16 equal parts, the *bins*,
 # and ask with chi-square whether all of them get alike many points.
 #
-# Which tokens does the bug write too often? Those that the draft likes more than the target does.
-# In the order of the token ids they are scattered over the whole line, and each bin gains a little
-# and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the upper
-# end. The library's `pit` takes this order as a *score* for each token.
+# Which tokens does the bug write too often? Those that the draft model likes more than the target
+# does. In the order of the token ids they are scattered over the whole line, and each bin gains a
+# little and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the
+# upper end. The library's `pit` takes this order as a *score* for each token.
 #
 # *Guess first:* which of the three p-values below is tiny?
 

@@ -144,10 +144,10 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 #
 # The pair that ships runs at temperature 1, 0 and 3. Then come three pairs made to lose:
 #
-# - *A draft that learnt nothing* has random weights and a small alpha.
-# - *The target as its own draft* has an alpha of about 1, but what is its c?
-# - *A target of 2 layers* is so fast that the draft is slow beside it. (Its coins are loaded with
-#   0.65.)
+# - *A draft model that learnt nothing* has random weights and a small alpha.
+# - *The target as its own draft model* has an alpha of about 1, but what is its c?
+# - *A target of 2 layers* is so fast that the draft model is slow beside it. (Its coins are loaded
+#   with 0.65.)
 #
 # The next cell makes the two new models, and gives them the layout of the weights that `autotune`
 # chose: `set_up` (nanospec/fast/autotune.py) exchanges the layers that multiply.
@@ -162,8 +162,8 @@ for model, like in (shallow, target), (ignorant, draft_model):
     set_up(model, tuning_of(like))
 
 races = {f"T = {T}": (target, draft_model, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
-races |= {"a draft that learnt nothing": (target, ignorant, {}),
-          "the target as its own draft": (target, target, {}),
+races |= {"a draft model that learnt nothing": (target, ignorant, {}),
+          "the target as its own draft model": (target, target, {}),
           "a target of 2 layers": (shallow, draft_model, {"luck": 0.65})}
 
 # %% [markdown]
@@ -199,16 +199,17 @@ show(races)
 # %% [markdown]
 # *Answer:* by theory two of them, and one comes out near 1. If your verdicts are others, look for a
 # warning of a busy machine at the end of the tables: a disturbed v(5) below 1, or a measured gain
-# of more than 5, cannot be. The draft that learnt nothing should lose, because its alpha is too
-# small. The target of 2 layers should lose, because c is too large. The target as its own draft
-# should come out near 1: its round brings 5 tokens and costs about 5 target calls, so all the work
-# gains nothing.
+# of more than 5, cannot be. The draft model that learnt nothing should lose, because its alpha is
+# too small. The target of 2 layers should lose, because c is too large. The target as its own draft
+# model should come out near 1: its round brings 5 tokens and costs about 5 target calls, so all the
+# work gains nothing.
 #
 # Compare alpha at T = 0 and at T = 1. Two things pull at it. At T = 0 the target writes its own
-# likeliest text, which is easy for the draft, too (*Report what you sample*). But where the two
-# disagree about the likeliest token, beta is 0, and not somewhere in between. Which of them
+# likeliest text, which is easy for the draft model, too (*Report what you sample*). But where the
+# two disagree about the likeliest token, beta is 0, and not somewhere in between. Which of them
 # prevails depends on the texts. At T = 3 alpha is high for a bad reason. Strongly heated
-# distributions become flat, flat distributions are alike, and the draft is right about nonsense.
+# distributions become flat, flat distributions are alike, and the draft model is right about
+# nonsense.
 #
 # None of the six has a large v. That needs many texts in one call, as in *A full batch*.
 #
@@ -229,12 +230,13 @@ for v, marks in (costs[1], dots), (3.0, []):
 figures.where_it_loses(of_alpha, of_c, panels)
 
 # %% [markdown]
-# *Answer:* it pushes it up. Then even a draft that takes no time needs an alpha of more than .74.
+# *Answer:* it pushes it up. Then even a draft model that takes no time needs an alpha of more than
+# .74.
 #
 # ## Memory
 #
-# A draft also takes memory, for its weights and for a cache of its own. For each token of a text, a
-# cache holds a key and a value in every layer.
+# A draft model also takes memory, for its weights and for a cache of its own. For each token of a
+# text, a cache holds a key and a value in every layer.
 
 # %%
 print()

@@ -32,12 +32,13 @@ from nanospec.speculate import speculate, tokens_of
 torch.set_num_threads(1)                                    # one core, as in "How fast"
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
-q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft
+q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft model
 
 # %% [markdown]
 # ## A second try
 #
-# Take the bad draft from *Why it is lossless*. One draft token is accepted with probability .5:
+# Take the bad draft model from *Why it is lossless*. One draft token is accepted with probability
+# .5:
 #
 # | first try                         | range | items | zip | def | all |
 # |-----------------------------------|-------|-------|-----|-----|-----|
@@ -413,8 +414,8 @@ assert bug_off > 0.001
 #    < 1e-12`. How far apart are the distributions now, and which nodes are still right?
 # 3. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
 #    accepted, and why?
-# 4. Write `c = 0.5` below the line that computes c, for an expensive draft. Where is the tree ahead
-#    now?
+# 4. Write `c = 0.5` below the line that computes c, for an expensive draft model. Where is the tree
+#    ahead now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -429,7 +429,7 @@ assert bug_off > 0.001
 #    on average now? Which assert complains, and why?
 # 2. Take a better draft model: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`. Which rule gains, and
 #    how much?
-# 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and with which
+# 3. Make the draft model perfect: `q_draft = p_target`. Which coins are flipped, and with which
 #    probabilities?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -77,7 +77,7 @@ for sure, path in sorted(made, key=lambda node: node[1]):   # a child below its 
 print("  * the draft: the 8 most confident nodes")
 
 # %% [markdown]
-# *Answer:* both. It has more than one beginning, and it is long where the draft is sure.
+# *Answer:* both. It has more than one beginning, and it is long where the draft model is sure.
 #
 # A child is never more confident than its parent. With a node its whole path is therefore chosen,
 # and the choice is always a tree.

@@ -253,7 +253,7 @@ def three_tokens(play_round, dislikes, dice):
 # *Guess first:* which of the eight numbers, four rules in two versions, are 0?
 
 # %%
-reasons = {"the draft gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
+reasons = {"the draft model gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
            "it is token 0": lambda q_draft, x, accepted: x == 0,
            "its coin rejected it": lambda q_draft, x, accepted: not accepted,
            "no token there had 0.5": lambda q_draft, x, accepted: q_draft.max() < 0.5}
@@ -356,10 +356,10 @@ table(["", "A", "B"], [[name.replace("_", " "), *(f"{found[x]:.2f}" for x in ran
 #
 # ## Change this and run again
 #
-# 1. Take a perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm
-#    now?
-# 2. Add a reason: `x != q_draft.argmax()`. Only the draft's best tokens remain, but is the text
-#    exact?
+# 1. Take a perfect draft model: `q_draft = p_target.clone()`. Does throwing "range" away do less
+#    harm now?
+# 2. Add a reason: `x != q_draft.argmax()`. Only the draft model's best tokens remain, but is the
+#    text exact?
 # 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless, but is the whole?
 # 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
 #

@@ -172,7 +172,7 @@ train(medusa, 120)
 # %% [markdown]
 # Now measure the heads on texts that are new to them, by beta: the mean of sum min(p_target,
 # q_draft), the probability that a token drawn from the head would be accepted. For comparison there
-# is a draft that knows nothing of the text and proposes the mean distribution everywhere.
+# is a draft model that knows nothing of the text and proposes the mean distribution everywhere.
 #
 # *Guess first:* compare head 1 with heads 2 and 3. Do they get better or worse, and how fast?
 

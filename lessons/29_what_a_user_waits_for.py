@@ -65,7 +65,7 @@ def served(gap, gamma, count=300):
         if not running:
             now = max(now, coming[0].came)                  # nothing to do before
         if coming and coming[0].came <= now and len(running) < PLACES:
-            now += call(PROMPT) * (1 + C * (gamma > 0))     # the target reads it, and the draft
+            now += call(PROMPT) * (1 + C * (gamma > 0))     # both models read it
             running.append(coming.pop(0))
         now += call(len(running) * (gamma + 1)) + gamma * C
         for request in running:

@@ -29,7 +29,7 @@ from nanospec.theory import acceptance
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
-p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft
+p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft model
 
 # %% [markdown]
 # ## One draft token
@@ -69,7 +69,7 @@ print(f"accept or replace accepts {overlap:.2f}")
 assert abs(min(bounds.values()) - overlap) < 1e-12 and min(bounds, key=bounds.get) == (2, 3)
 
 # %% [markdown]
-# *Answer:* the lowest bound is at the tokens that the draft proposes too often, and accept or
+# *Answer:* the lowest bound is at the tokens that the draft model proposes too often, and accept or
 # replace reaches it. With one draft token, no rule is better.
 #
 # ## A draft of several tokens
@@ -286,7 +286,7 @@ figures.ceilings(chain, place)
 #
 # 1. Write `temperature=2` after `seed=seed`, then `temperature=0.3`. Which rule gains, and which
 #    has nothing left to gain?
-# 2. Do not draw, but choose the draft's k likeliest tokens. One of them is accepted with
+# 2. Do not draw, but choose the draft model's k likeliest tokens. One of them is accepted with
 #    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling". Is more
 #    accepted, or less?
 #

@@ -213,11 +213,11 @@ assert max(library_off.values()) < 1e-12
 # The copier copies without asking the grammar. A copied token that may not follow has p_target = 0,
 # so it is rejected, and the text is right all the same.
 #
-# ## Must the draft be masked, too?
+# ## Must the draft model be masked, too?
 #
 # Not for exactness. But a draft token that may not follow is a wasted one. Some programs leave the
-# draft as it is, since a mask for each draft step costs time (ollama, pull request 18105). We count
-# with the pair that ships, with five prompts and a record as the pattern.
+# draft model as it is, since a mask for each draft step costs time (ollama, pull request 18105). We
+# count with the pair that ships, with five prompts and a record as the pattern.
 #
 # *Guess first:* under a grammar, does alpha rise or fall if both models are masked? And if the
 # target alone is?
@@ -306,8 +306,8 @@ figures.what_the_text_may_be(alpha)
 #    mask of the state after its own path.
 # 2. The state is kept in the token's slot of the cache, so a draft that is thrown away takes its
 #    states with it.
-# 3. The text is exact whether or not the draft is masked. Without a mask for the draft, acceptance
-#    falls below that of free text.
+# 3. The text is exact whether or not the draft model is masked. Without a mask for the draft model,
+#    acceptance falls below that of free text.
 #
 # ## Change this and run again
 #

@@ -166,7 +166,7 @@ def slots(rounds: Sequence[tuple[int, int, Sequence[str]]], first: int) -> None:
 def tries(p_target: Sequence[float], q_draft: Sequence[float], C: float, overlaps: Sequence[float],
           Cs: Sequence[float]) -> None:
     """What rejection sampling throws away of four tokens; and C against the overlap, a dot for each place of a text."""
-    figure, (left, right) = blank("one token that the draft hardly knows makes all tokens try again", 2)
+    figure, (left, right) = blank("one token that the draft model hardly knows makes all tokens try again", 2)
     names = [f"token {x}" for x in range(len(p_target))]
     drafted = [C * float(q) for q in q_draft]
     left.bar(names, drafted, 0.7, color="white", edgecolor=RED, hatch="///", label="drafted and rejected")
@@ -205,11 +205,11 @@ def replacements(p_target: Sequence[float], q_draft: Sequence[float]) -> None:
     save(figure, "accept_or_replace")
 
 
-def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str, Sequence[float]]) -> None:
-    """For each draft: overlap, residual and excess of every token, stacked, and p_target as a frame."""
-    figure, panels = blank("overlap + residual = p_target, whatever the draft proposes", len(drafts))
+def laid_over(names: Sequence[str], p_target: Sequence[float], q_drafts: dict[str, Sequence[float]]) -> None:
+    """For each draft model: overlap, residual and excess of every token, stacked, and p_target as a frame."""
+    figure, panels = blank("overlap + residual = p_target, whatever the draft model proposes", len(q_drafts))
     p_target = [float(p) for p in p_target]
-    for axes, (kind, q_draft) in zip(panels, drafts.items()):
+    for axes, (kind, q_draft) in zip(panels, q_drafts.items()):
         pairs = [(p, float(q)) for p, q in zip(p_target, q_draft)]
         overlap = [min(p, q) for p, q in pairs]
         residual = [max(0.0, p - q) for p, q in pairs]
@@ -226,7 +226,7 @@ def laid_over(names: Sequence[str], p_target: Sequence[float], drafts: dict[str,
                 number.set_bbox({"color": colour, "pad": 1} if number.get_text() else None)
         axes.bar(names, p_target, 0.7, fill=False, edgecolor=INK, linewidth=2, label="frame: p_target")
         axes.set(ylim=(0, 0.75), ylabel="probability", xlabel="token (overlap + excess = q_draft)")
-        axes.set_title(f"a {kind} draft: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
+        axes.set_title(f"a {kind} draft model: {sum(overlap):.2f} accepted, {sum(excess):.2f} replaced", loc="left",
                        fontsize=10)
     panels[0].legend(frameon=False)
     save(figure, "why_it_is_lossless")
@@ -287,7 +287,7 @@ def reported(ways: Sequence[str], off_asked: Sequence[float], off_raw: Sequence[
     left.legend(frameon=False, loc="upper center", ncols=2)
     right.plot(temperatures, both, color=GREEN, marker="o", linewidth=2, label="human's text, both models at T")
     right.plot(temperatures, only, color=AMBER, marker="s", linestyle="--", linewidth=2,
-               label="human's text, target at T, draft at 1")
+               label="human's text, target at T, draft model at 1")
     right.plot(list(own), list(own.values()), color=BLUE, marker="^", linestyle=":", linewidth=2,
                label="the target's own text, both at T")
     right.set(xlabel="temperature T", ylabel="alpha", ylim=(0, 1.3), yticks=[0, 0.2, 0.4, 0.6, 0.8, 1])
@@ -320,8 +320,8 @@ def how_fast(gammas: Sequence[int], free: Sequence[float], real: Sequence[float]
 
 def code_map(lines: Sequence[str], grid: Sequence[Sequence[float]], kinds: Sequence[str],
              alpha: dict[str, Sequence[float]]) -> None:
-    """lines: of a text; grid: beta of every character. alpha: a draft -> its mean beta at each kind of place."""
-    figure, (left, right) = blank("a draft is right at some places and lost at others", 2)
+    """lines: of a text; grid: beta of every character. alpha: a draft model -> its mean beta at each kind of place."""
+    figure, (left, right) = blank("a draft model is right at some places and lost at others", 2)
     widest = max(map(len, lines))
     padded = [[*line, *[float("nan")] * (widest - len(line))] for line in grid]
     for y, line in enumerate(lines):
@@ -924,7 +924,7 @@ def a_model_that_people_know(betas: dict[str, Sequence[float]], calls: dict[str,
 
 def what_the_text_may_be(alpha: dict[tuple[str, float], float]) -> None:
     """(who is masked, T) -> alpha."""
-    figure, (axes,) = blank("a grammar helps the draft if the draft knows it", 1)
+    figure, (axes,) = blank("a grammar helps the draft model if the draft model knows it", 1)
     names = list(dict.fromkeys(name for name, _ in alpha))
     bars(axes, [f"T = {T}" for T in (0, 1)], *(([alpha[name, T] for T in (0, 1)], colour, name)
                                                for name, colour in zip(names, (FAINT, GREEN, AMBER))))

@@ -48,7 +48,7 @@ class OneRow:
 def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
     """How far a text that is written round by round is from the target's: total variation, every path walked.
 
-    a_round(target, draft, text, gamma, temperature, dice) -> the text with what one round adds. target and draft: a
+    a_round(target, draft_model, text, gamma, temperature, dice) -> the text with what one round adds. Both models: a
     list of T tokens -> logits (T, V). The models are tables of three tokens, in which some probabilities are zero, and
     gamma is 2.
     """

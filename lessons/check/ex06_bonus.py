@@ -76,15 +76,15 @@ EXERCISE = Exercise(
     [wrong("bonus-forgotten", "where all were accepted there is no draft token to replace, and no q_draft there: "
            "the bonus token comes from the last distribution of p_target, and nothing is taken away",
            next_weights=lambda k, p, q: (p[k] - q[k]).clamp(min=0)),
-     wrong("bonus-from-draft", "where all were accepted you still take the draft's last distribution away; nothing was "
+     wrong("bonus-from-draft", "where all were accepted you still take the last of q_draft away; nothing was "
            "drafted there, so nothing is covered",
            next_weights=lambda k, p, q: (p[k] - q[min(k, len(q) - 1)]).clamp(min=0)),
      wrong("bonus-is-the-drafts", "the bonus token must come from the target's last distribution, not from the draft "
            "model's",
            next_weights=lambda k, p, q: q[-1] if k == len(q) else (p[k] - q[k]).clamp(min=0)),
-     wrong("residual-is-target", "after a rejection you return the target's own distribution; what the draft covered "
+     wrong("residual-is-target", "after a rejection you return the target's own distribution; what q_draft covered "
            "must go", next_weights=lambda k, p, q: p[k]),
-     wrong("residual-absolute", "you take |p_target - q_draft|: where the draft has more, nothing is left, not more",
+     wrong("residual-absolute", "you take |p_target - q_draft|: where q_draft has more, nothing is left, not more",
            next_weights=residual_at(made=torch.abs)),
      wrong("residual-reversed", "you take max(0, q_draft - p_target): the letters are the wrong way round",
            next_weights=residual_at(made=lambda d: (-d).clamp(min=0))),
@@ -97,7 +97,7 @@ EXERCISE = Exercise(
            lambda d: d.clamp(min=0).softmax(-1), lambda d: d.softmax(-1))),
      wrong("residual-argmax", "you leave only the likeliest token of the residual; all its tokens may be drawn",
            next_weights=residual_at(made=lambda d: (d == d.max()).double())),
-     wrong("replaced-from-draft", "you replace a rejected draft token by a new draw from the draft; the target must "
+     wrong("replaced-from-draft", "you replace a rejected draft token by a new draw from q_draft; the target must "
            "decide", next_weights=lambda k, p, q: p[k] if k == len(q) else q[k]),
      wrong("resample-from-last-row", "the replacement comes from the target's last distribution; it belongs to the "
            "first rejected draft token", next_weights=lambda k, p, q: p[-1]),
@@ -135,8 +135,8 @@ EXERCISE = Exercise(
      wrong("bonus-one-place-early", "where all were accepted you return p_target at the last draft token; the bonus "
            "stands one further",
            next_weights=lambda k, p, q: p[k - 1] if k == len(q) else (p[k] - q[k]).clamp(min=0))],
-    ("Which place of the text is the new token for, and has the draft had its chance there?",
+    ("Which place of the text is the new token for, and has the draft model had its chance there?",
      "At the first rejected draft token, the residual. If none was rejected there is no draft token at the place "
-     "further: what has the draft covered there?",
+     "further: what has q_draft covered there?",
      "if accepted == gamma: p_target[gamma]; else (p_target[accepted] - q_draft[accepted]).clamp(min=0)"),
     [("nanospec.speculate", "verify", "# 4. The", "return accepted")])

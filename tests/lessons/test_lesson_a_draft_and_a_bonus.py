@@ -22,7 +22,7 @@ def test_a_draft_and_a_bonus(lesson, exchanged):
     names, out = lesson("a_draft_and_a_bonus", *exchanged)
     table = table_under(out, "version")
     right = "a round, by hand", "nanospec/speculate.py", "bonus as a residual"
-    wrong = "goes on after a rejection", "bonus from the draft", "replacement from the last place"
+    wrong = "goes on after a rejection", "bonus from the draft model", "replacement from the last place"
     assert set(table) == {*right, *wrong}
     for name in right:
         paths, per_call, first, four = table[name]

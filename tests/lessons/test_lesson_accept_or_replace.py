@@ -104,7 +104,7 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     assert number(right[3]) > 5 * number(again[3]) > 0
     assert number(again[2]) == pytest.approx(names["C_text"].mean().item(), abs=0.5)
 
-    # the draft of the first question, and whose distribution comes out in the second
+    # the draft model of the first question, and whose distribution comes out in the second
     perfect = torch.tensor([.50, .30, .195, .005], dtype=torch.float64)
     assert p_target.minimum(perfect).sum().item() == pytest.approx(.955)
     assert (p_target / perfect).max().item() == pytest.approx(10)
@@ -127,7 +127,7 @@ def test_every_way_adds_up_to_the_targets_distribution(lesson):
     table = lines_of(out, 4)
     assert len(table) == 1 + len(names["cases"]) == 9
 
-    for kind, q_draft in names["drafts"].items():
+    for kind, q_draft in names["q_drafts"].items():
         overlap, residual, excess = names["pieces"](p_target, q_draft)
         assert (overlap + residual - p_target).abs().max() < 1e-15
         assert (overlap + excess - q_draft).abs().max() < 1e-15
@@ -144,14 +144,14 @@ def test_every_way_adds_up_to_the_targets_distribution(lesson):
             assert accepted == pytest.approx(overlap.sum().item(), abs=1e-12)
             assert table[kind][0] == f"{accepted:.4f}"
 
-    assert [table[kind][0] for kind in names["drafts"]] == ["1.0000", "0.9000", "0.5000", "0.0000"]
+    assert [table[kind][0] for kind in names["q_drafts"]] == ["1.0000", "0.9000", "0.5000", "0.0000"]
     pair = [line for name, line in table.items() if name.startswith("the pair")]
     assert len(pair) == 4 and all(0 < number(line[0]) < 1 for line in pair)
     assert sum(number(line[2]) > 100_000 for line in pair) == 2                             # every way of 1,024 tokens
     for accepted, overlap, _, off in [*table.values()][1:]:
         assert accepted == overlap and number(off) < 1e-12
 
-    # what is printed of the bad draft: the pieces, the ways, and what they add up to
+    # what is printed of the bad draft model: the pieces, the ways, and what they add up to
     assert lines_of(out, 5)["all"] == ["0.50", "0.50", "0.50", "1.00", "1.00"]
     assert out.count(" drafted, ") == number(table["bad"][2]) == 7
     for name, probability in zip(names["names"], p_target.tolist()):

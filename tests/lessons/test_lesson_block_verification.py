@@ -126,7 +126,7 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
         assert [*name.split(), *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"] in lines
 
     the_ceilings_are_maximal_flows(names["ceiling"])
-    for k in (1, 2):                                    # of the draft's favourites one is accepted less often
+    for k in (1, 2):                                    # of the draft model's favourites one is accepted less often
         chosen = sum(p[q.topk(k).indices].sum().item() for p, q in names["pairs"]) / len(names["pairs"])
         assert chosen < names["place"]["independent, node rule"][k - 1] - .02
 

@@ -19,7 +19,7 @@ from tests.printed import lines_of
 @pytest.mark.usefixtures("packed")
 @shorter(("for i in range(32))", "for i in range(16))"),
          ("ids[kind], 40, T, seed=1)) for", "ids[kind], 18, T, seed=1)) for"),
-         ("ModelDrafter(draft, 4), ids[kind], 40", "ModelDrafter(draft, 4), ids[kind], 18"),
+         ("ModelDrafter(draft_model, 4), ids[kind], 40", "ModelDrafter(draft_model, 4), ids[kind], 18"),
          ("append(40 /", "append(18 /"), ("Lookahead(), ids[kind], 40", "Lookahead(), ids[kind], 18"),
          ("= 40 / len(rounds), read", "= 18 / len(rounds), read"),
          ('drafter, ids["table"], 40', 'drafter, ids["table"], 9'))

@@ -74,11 +74,11 @@ def test_good_where_it_matters(lesson, exchanged):
         assert abs(sum(s * m for s, m in zip(shares[:6], means)) - shares[code] * means[code]) < 1e-5
 
     shipped, of_code, of_prose = alpha.values()
-    assert of_code[code] > 1.2 * of_prose[code] and of_prose[prose] > 1.2 * of_code[prose], "no draft has a home"
+    assert of_code[code] > 1.2 * of_prose[code] and of_prose[prose] > 1.2 * of_code[prose], "no draft model has a home"
     assert min(shipped) > max(*of_code, *of_prose)
     kinds = list(places)
     again, first = (shipped[kinds.index(kind)] for kind in ("name, again", "name"))
-    assert abs(again - first) < 0.1, "the lesson says that the draft hardly gains where a name could be copied"
+    assert abs(again - first) < 0.1, "the lesson says that the draft model hardly gains where a name could be copied"
     assert not torch.allclose(names["bigrams"](names["is_prose"]), names["bigrams"](~names["is_prose"]))
 
     # tokens per call, read from the very texts whose rounds were counted; by hand for one draft token
@@ -114,4 +114,4 @@ def test_good_where_it_matters(lesson, exchanged):
     ids, at = names["ids"], token_at(names["SNIPPET"].index("self.limit = limit") + len("self.limit = "))
     p, q = (names["distributions"](model, ids)[0, at, ids[0, at + 1]].item()
             for model in (names["target"], names["draft_model"]))
-    assert p > 0.5 > 2 * q, "the lesson says that the target copies `limit`, and that the draft does not"
+    assert p > 0.5 > 2 * q, "the lesson says that the target copies `limit`, and that the draft model does not"

@@ -19,7 +19,7 @@ def test_mixing_on_purpose(lesson, exchanged):
 
     # three places: which model writes, and the overlaps
     printed = table_under(out, "place")
-    assert [line[1] for line in printed.values()] == ["draft", "target", "draft"]
+    assert [line[1] for line in printed.values()] == ["draft model", "target", "draft model"]
     assert [line[2] for line in printed.values()] == ["0.90", "0.60", "0.25"]
     assert [line[3] for line in printed.values()] == ["1.00", "0.60", "1.00"]
 
@@ -44,7 +44,7 @@ def test_mixing_on_purpose(lesson, exchanged):
     printed = table_under(out, "text from")
     for name, (right, accepted) in found.items():
         assert printed[name] == [f"{right:.3f}", f"{accepted:.2f}"]
-    assert found["the draft"][1] == pytest.approx(1) and found["the draft"][0] < found["the target"][0]
+    assert found["the draft model"][1] == pytest.approx(1) and found["the draft model"][0] < found["the target"][0]
     assert found["v3, a = 0.9"][0] > found["the target"][0] > found["chow, a = 0.4"][0]
     assert found["the target, top-p 0.9"][0] > found["the target"][0]
     assert f"better than top-p 0.9 in both: {', '.join(names['better']) or 'none'}" in out

@@ -112,7 +112,7 @@ def test_when_to_stop(lesson, exchanged):
     names, out = lesson("when_to_stop", *exchanged)
     lines = out.splitlines()
 
-    # sureness: the classes hold all places, and the draft that is surer is right more often
+    # sureness: the classes hold all places, and the draft model that is surer is right more often
     table = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
     hits = [hit for of_text in names["right"] for hit in of_text]
     probabilities = [p for of_text in names["sure"] for p in of_text]

@@ -55,12 +55,12 @@ def test_report_what_you_sample(lesson, exchanged):
     assert list(by_hand.values()) == [["0.625", "0.375"], ["0.500", "0.500"], ["0.500", "0.500"]]
 
     table = table_under(out, "way")
-    assert list(table) == ["all warped", "drawn warped, told raw", "target left raw", "draft left raw"]
+    assert list(table) == ["all warped", "drawn warped, told raw", "target left raw", "draft model left raw"]
     (fast, all_asked, all_raw), (looks_fast, *lied), (_, left_asked, left_raw), (slow, slow_asked, _) = table.values()
     assert all_asked == slow_asked == left_raw == EXACT, "three are lossless, one of them for what nobody asked for"
     assert all_raw == left_asked == f"{distance(names['asked'], names['raw'])[1]:.3f}" and float(all_raw) > 0.05
     assert min(map(float, lied)) > 0.05, "a draft token that is reported wrongly leaves a trace"
-    assert 1 < float(slow) < float(fast) < 3, "a draft left raw is accepted less, here"
+    assert 1 < float(slow) < float(fast) < 3, "a draft model left raw is accepted less, here"
     assert float(looks_fast) > float(fast), "the wrong rule does not look fast"
 
     places = table_under(out, "beta at T =")
@@ -72,7 +72,7 @@ def test_report_what_you_sample(lesson, exchanged):
         "on the same text a warmer distribution is accepted more often"
     peak = temperatures.index(1)
     assert only[peak] == both[peak] and temperatures[only.index(max(only))] in (1, 1.5), \
-        "a draft left at 1 fits a target at 1 or a bit above best"
+        "a draft model left at 1 fits a target at 1 or a bit above best"
     assert all(a < b for a, b, T in zip(only, both, temperatures) if T not in (1, 1.5))
     agree = (names["of_target"].argmax(-1) == names["of_draft"].argmax(-1)).double().mean().item()
     assert both[0] == pytest.approx(agree, abs=1e-6), "at T = 0 accepted where both have the same best token"

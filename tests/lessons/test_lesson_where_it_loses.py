@@ -51,8 +51,8 @@ def test_where_it_loses(lesson, exchanged):
         right = "unclear" if len(both) == 2 else "wins" if both == {True} else "loses"
         assert verdicts[name] == ("no fair race" if name in names["slow"] else right)
     assert [*lines] == [*races, *names["slow"]]
-    assert lines["the target as its own draft"][0] > 0.98
-    assert lines["a draft that learnt nothing"][0] < 0.3 < lines["T = 1"][0]
+    assert lines["the target as its own draft model"][0] > 0.98
+    assert lines["a draft model that learnt nothing"][0] < 0.3 < lines["T = 1"][0]
     assert lines["T = 0"][0] > lines["T = 1"][0] and lines["T = 3"][0] > lines["T = 1"][0]
 
     # the very same race, whatever it is compared with
