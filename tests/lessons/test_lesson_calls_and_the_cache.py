@@ -3,12 +3,12 @@
 import math
 import re
 
-import figures
 import pytest
 import torch
-from figures import BLUE, GREEN, RED
+from figures.picture import BLUE, GREEN, RED
 from kit import OneRow
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from shorter import shorter
 
 from nanospec import ModelDrafter
@@ -47,13 +47,13 @@ def drawn(axes, label: str) -> list[tuple[float, float]]:
 @pytest.fixture
 def pictures(monkeypatch) -> list:
     """The axes of every picture that a lesson saves."""
-    panels, save = [], figures.save
+    panels, save = [], Figure.savefig
 
-    def remember(figure, name):
+    def remember(figure, *args, **how):
         panels.extend(figure.axes)
-        save(figure, name)
+        save(figure, *args, **how)
 
-    monkeypatch.setattr(figures, "save", remember)
+    monkeypatch.setattr(Figure, "savefig", remember)
     return panels
 
 
