@@ -143,7 +143,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; the best row of each temperature is bold. several: there is more than one draft."""
+    """A table; the best row of each temperature is bold. several: of several draft models."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
     for name, (key, form) in COLUMNS.items():
