@@ -9,7 +9,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.errors import MOST_ROWS, RequestError, check_gamma
+from nanospec.errors import MOST_NODES, RequestError, check_gamma
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
@@ -82,14 +82,14 @@ def test_a_row_that_a_text_lacks_is_never_accepted_and_takes_nothing_from_the_bo
     assert judged(draft, p_target, 0.51, 0.0, 0.39) == [(0, 1), (0, 1), (0, 0)]
 
 
-@pytest.mark.parametrize("gamma", [0, -1, MOST_ROWS])
+@pytest.mark.parametrize("gamma", [0, -1, MOST_NODES])
 def test_a_draft_of_no_tokens_or_of_too_many_is_refused_before_anything_is_laid_out(gamma):
     with pytest.raises(RequestError, match=f"gamma must be at least 1 and at most 4095, got {gamma}"):
         ModelDrafter(GPT, gamma)
 
 
 def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
-    assert check_gamma(MOST_ROWS - 1, "gamma") == MOST_ROWS - 1
+    assert check_gamma(MOST_NODES - 1, "gamma") == MOST_NODES - 1
     for gamma in (96, 4000):
         with pytest.raises(RequestError, match=f"of up to {gamma} tokens exceeds the context of 96"):
             next(speculate(GPT, ModelDrafter(GPT, gamma), [1], 10))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.errors import MOST_NODES, RequestError
 from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter, in_drawing_order
 from nanospec.methods.trees.node_rule import verify_tree
@@ -201,7 +201,7 @@ def test_what_is_no_topology_is_refused(topology):
         TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
-@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_ROWS], ids=["none", "too many"])
+@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_NODES], ids=["none", "too many"])
 def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
     with pytest.raises(RequestError, match="at least 1|at most 4095"):
         TreeDrafter(GPT_DRAFT_MODEL, topology)

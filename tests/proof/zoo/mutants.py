@@ -10,7 +10,7 @@ LIMIT = "done.emitted = emitted[:left]"
 MASK = "tree_mask(cache, cache.length, self.ancestors, kv_length)"
 ATTENDS = "self._slots[:kv_length] <= slots[:, :, None]"
 TO = "to, source = cache.length[:, None] + count,"
-DRAWN = "drawn, q = self._draw(left, whose, dice)"
+DRAWN = "drawn, q = self._draw(left, parents, dice)"
 
 
 def mutant(name: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate"):
@@ -87,8 +87,8 @@ FAR = [
     mutant("draft-flat-at-depth-three", "the draft's own positions stop growing at depth 3", "long_caches: tree, token",
            ("+ self.depth)", "+ min(self.depth, 1))"), file="methods.trees.tree_reader"),
     mutant("third-child-reports-the-first", "the third child reports what the first was drawn from", "tree of 3",
-           (DRAWN, f"first = left.clone() if whose is level.draws[0] else first; {DRAWN}; "
-                   "q = first[:, whose] if any(whose is later for later in level.draws[2:]) else q"),
+           (DRAWN, f"first = left.clone() if parents is level.draws[0] else first; {DRAWN}; "
+                   "q = first[:, parents] if any(parents is later for later in level.draws[2:]) else q"),
            file="methods.trees.drawn"),
 ]
 
@@ -121,7 +121,7 @@ STOPS = [
 ]
 
 REPORTS = [
-    mutant("path-cut-with-the-text", "accepted rows whose tokens were cut off are not reported", "by hand",
+    mutant("path-cut-with-the-text", "accepted nodes whose tokens were cut off are not reported", "by hand",
            ("yield done", "done.path = done.path[:len(done.emitted)]; yield done")),
     mutant("counted-before-the-cut", "the token is reported as emitted where it was cut off", "by hand",
            (CUT, f"whole = done.emitted; {CUT}"),

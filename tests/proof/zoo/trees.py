@@ -2,7 +2,7 @@
 
 from nanospec.proof.zoo.plant import bug
 
-DRAWN = "drawn, q = self._draw(left, whose, dice)"
+DRAWN = "drawn, q = self._draw(left, parents, dice)"
 TRIED = "tried = accepted == parents[i]"
 SCAN = "for i in range(1, n):"
 REJECTED = "residual(left, q[i])"
@@ -13,7 +13,7 @@ DEPTH = "self.ancestors.sum(-1) - 1"
 BUGS = [
     bug("sibling-q-not-updated", "SafeAILab/EAGLE@2f982e2", "drawn without replacement, reported as if with it",
         "exact: tree, token",
-        (DRAWN, f"first = left.clone() if whose is level.draws[0] else first; {DRAWN}; q = first[:, whose]"),
+        (DRAWN, f"first = left.clone() if parents is level.draws[0] else first; {DRAWN}; q = first[:, parents]"),
         file="methods.trees.drawn"),
     bug("bonus-from-parent-residual", "SafeAILab/EAGLE#47",
         "after a leaf the token is drawn from what its rejected siblings left", "exact: tree, token",
