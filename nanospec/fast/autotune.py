@@ -46,7 +46,7 @@ class Tuning(NamedTuple):
 class Setup(NamedTuple):
     """A pair as it runs: eagerly where there is no compiler, as `speculate` takes it, or compiled.
 
-    draft: None where there is no draft model.
+    draft_model: None where there is none.
     """
 
     target: GPT
@@ -163,9 +163,9 @@ def autotune_draft_model(target: GPT, draft_model: GPT | Learned, dtype: str = "
     """Convert the draft model alone, in place, to what is fastest beside this target, which is
     tuned.
 
-    It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
-    processor's caches. So a data type of half the size wins although a step in it, alone, takes
-    longer. Of many rows a step takes long enough to be measured alone.
+    It is measured in rounds, not alone: a pass of the target drives the draft model's weights
+    out of the processor's caches. So a data type of half the size wins although a step in it,
+    alone, takes longer. Of many rows a step takes long enough to be measured alone.
     dtype, rounding: int8 is for the target's sake. The draft model may then have any, since no text
     depends on it.
     """

@@ -1,11 +1,11 @@
-"""Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few rows.
+"""Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few tokens.
 
     halve(model)                # every nn.Linear of the model becomes a HalfLinear, in place
 
 Weights in float16, arithmetic in float32: half the bytes to read, and nearly float32's answers. A
 step on one token takes as long as it takes to read the weights, and these products widen them as
-they read them. For one and two rows they read faster than oneDNN's products in bfloat16; for many
-rows those are faster, since they also compute with 16 bits. A draft is verified with the numbers of
+they read them. For one and two tokens they read faster than oneDNN's products in bfloat16; for
+many those are faster, since they also compute with 16 bits. A draft is verified with the numbers of
 plain decoding, up to the order of sums in float32. (In 8 bits: int8.py.)
 
 A compiler cannot look into FBGEMM's copies of the weights. In what it makes, such a product is a

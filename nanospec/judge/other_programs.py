@@ -163,7 +163,7 @@ def special_tokens(model) -> list[int]:
 
 
 def recomputed(model) -> Recomputed:
-    """A model of transformers as the judge's target, or draft."""
+    """A model of transformers as the judge's target, or draft model."""
     config = model.config
     return Recomputed(lambda tokens: model(tokens, use_cache=False), config.vocab_size,
                       getattr(config, "max_position_embeddings", 2 ** 20), model.device)
@@ -172,8 +172,8 @@ def recomputed(model) -> Recomputed:
 # Functions
 
 def model_of(model: Any, ids: Sequence[int]) -> Any:
-    """A target or draft: {tuple of tokens: probability}, a model of ours, or anything that takes
-    tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
+    """A target or draft model: {tuple of tokens: probability}, a model of ours, or anything that
+    takes tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
     """
     if isinstance(model, Mapping) or hasattr(model, "new_cache"):
         return model

@@ -135,7 +135,7 @@ class Listening:
     """Another drafter. It also keeps the target's hidden states of all committed tokens but the
     last.
 
-    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted rows
+    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted nodes
     are meant; or None.
     """
 
@@ -158,9 +158,9 @@ class Listening:
         """All of them, (1, T, len(layers), C); None for a drafter that reads none."""
         if not self.parts:
             return None
-        rows = [hidden if path is None or count is None else hidden[:, path[0, :int(count) + 1]]
-                for hidden, path, count in self.parts]
-        self.parts = [(torch.cat(rows, 1), None, None)]
+        parts = [hidden if path is None or count is None else hidden[:, path[0, :int(count) + 1]]
+                 for hidden, path, count in self.parts]
+        self.parts = [(torch.cat(parts, 1), None, None)]
         return self.parts[0][0]
 
     def forget_after(self, tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""A draft: which row follows which, what a round asks of it, and how `verify` judges a chain that is shorter than
+"""A draft: which node follows which, what a round asks of it, and how `verify` judges a chain that is shorter than
 others of its batch. Trees are in tests/methods/test_tree_draft.py.
 """
 
@@ -25,7 +25,7 @@ def chains(*lengths, V=5):
 
 
 def test_the_parents_of_a_chain():
-    """Of a row that a text lacks, none: -1, as of row 0."""
+    """Of a node that a text lacks, none: -1, as of node 0."""
     assert chains(3, 1, 0).parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4]
     assert chains(0).parents.tolist() == [[-1]]
     rare = chains(2, V=3)

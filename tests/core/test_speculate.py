@@ -44,7 +44,7 @@ def test_no_tokens_one_token_and_a_last_round_that_is_cut():
 
 
 def test_what_was_rejected():
-    """The children of the last accepted row; a row that the text lacks is nobody's child."""
+    """The children of the last accepted node; a node that the text lacks is nobody's child."""
     def rejected(parents, path):
         return Round([9, 1, 2, 3, 4], parents, path, 0, [], torch.empty(0), torch.empty(0), 0).rejected
     chain, tree = [-1, 0, 1, 2, 3], [-1, 0, 0, 1, -1]
@@ -63,7 +63,7 @@ def a_round(tokens, q_draft, accepted, token, V=3):
 
 
 def test_a_round_is_read_from_the_first_text_of_a_batch():
-    """Row 0 is no part of the path; a row that the text lacks has no parent."""
+    """Node 0 is no part of the path; a node that the text lacks has no parent."""
     done = Round.read(*a_round([5, 0, 1, 0], [0, 1], 2, 9))
     assert (done.tokens, done.parents, done.path, done.token) == ([5, 0, 1, 0], [-1, 0, 1, -1], [1, 2], 9)
     assert (done.emitted, done.rejected, done.steps) == ([0, 1, 9], [], 7)
@@ -143,7 +143,7 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
 
 
 def test_other_precisions_mix():
-    """A draft in another dtype is only another draft: its distribution, in its own precision, is the one reported."""
+    """A draft model's own precision makes it another model, no more: its distribution in that precision is reported."""
     target, draft_model = small_gpt(7, 2, 5), small_gpt(7, 1, 6).float()
     rounds = list(speculate(target, ModelDrafter(draft_model, 3), [1, 2], 30))
     assert rounds[0].p_target.dtype == torch.float64 and rounds[0].q_draft.dtype == torch.float32

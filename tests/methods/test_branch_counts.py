@@ -1,12 +1,12 @@
 """How many ways the dice can fall in a round, counted by hand: a walk that misses a branch, or takes one that cannot
 be, arrives at another number.
 
-All distributions here are without zeros, and what is certain is no branch. Say that after a text the draft overrates
-`over` tokens and underrates `under`. A draft token can be rejected if it is overrated, and is then replaced by one of
-the underrated; if all are accepted, any of the V tokens follows. The scan of node_rule.py flips a coin for a row
-that is reached and for no other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all are accepted, and
-over * under for every text before draft token i, each V^(gamma - i) times: the tokens after a rejected one had been
-drawn already.
+All distributions here are without zeros, and what is certain is no branch. Say that after a text the draft model
+overrates `over` tokens and underrates `under`. A draft token can be rejected if it is overrated, and is then replaced
+by one of the underrated; if all are accepted, any of the V tokens follows. The scan of node_rule.py flips a coin for a
+node that is reached and for no other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all are
+accepted, and over * under for every text before draft token i, each V^(gamma - i) times: the tokens after a rejected
+one had been drawn already.
 
 `verify` has no branch: it flips all coins at once, those after a rejection too, and each overrated token there has two
 ways to fall. That is dead randomness and more paths to the same distribution: 43 for 39 in a round of gamma 2.

@@ -1,4 +1,4 @@
-"""The trees that are grown where the draft model is sure, against all rows there could be."""
+"""The trees that are grown where the draft model is sure, against all nodes there could be."""
 
 from functools import partial
 from itertools import product
@@ -38,7 +38,7 @@ def paths_of(draft, b):
 
 
 def confidence(ids, path):
-    """The product of the draft's probabilities along it."""
+    """The product of the draft model's probabilities along it."""
     chance = 1.0
     for depth, token in enumerate(path):
         chance *= DRAFT_MODEL(torch.tensor([[*ids, *path[:depth]]]))[0, -1].softmax(-1)[token].item()
@@ -130,7 +130,7 @@ def test_a_certain_draft_gives_a_chain_of_ties():
 
 
 def test_a_gpt_reads_its_rows_after_their_own_parents():
-    """What the draft says of a row is what it says of the row's whole path."""
+    """What the draft model says of a node is what it says of the node's whole path."""
     model, ids = small_gpt(5, 1, 3), [2, 1, 4]
     text = Text([ids], 40, 5)
     drafter = DynamicTree(model, 9, 3)

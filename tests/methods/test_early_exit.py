@@ -1,4 +1,4 @@
-"""Early exit: the target goes on where the draft has left, in one cache. Without the wrapper the text is the same."""
+"""Early exit: the target goes on where the draft model left, in one cache. Without the wrapper the text is the same."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_going_on_is_a_full_pass(exit_model, read):
     whole.length = torch.tensor([3, 1])
     expected, hidden = TARGET(tokens, whole, 8, layers=(1, 2))
     target, reader, text, cache = begun(exit_model, prompts)
-    reader.start(text, reader.lag, 8)                   # the draft reads token by token
+    reader.start(text, reader.lag, 8)                   # the draft model reads token by token
     for i in range(1, read):
         reader.step(tokens[:, i:i + 1], 8)
     cache.length = torch.tensor([3, 1])

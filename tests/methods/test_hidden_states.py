@@ -114,14 +114,14 @@ def test_after_every_round_it_holds_the_hidden_states_of_the_committed_text(orac
 
 
 class KeepsRejected(Oracle):
-    """Takes every row's hidden states for the text's, accepted or not."""
+    """Takes every node's hidden states for the text's, accepted or not."""
 
     def commit(self, draft, path, count, p_target, hidden, logits):
         super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden, logits)
 
 
 class OneLate(Oracle):
-    """Takes a row's hidden states for those of the next token."""
+    """Takes a node's hidden states for those of the next token."""
 
     def commit(self, draft, path, count, p_target, hidden, logits):
         super().commit(draft, path, count, p_target, hidden.roll(1, 1), logits)

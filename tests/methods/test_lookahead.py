@@ -61,7 +61,7 @@ class Slow:
 @pytest.mark.parametrize("target", [FULL, GPT], ids=["table", "GPT"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_tree_is_the_papers_window_and_its_ngrams_and_the_mask_is_its_mask(target, sizes, settings):
-    """Every round's tree has the slow version's rows and no others; p_target is that of each row's own path."""
+    """Every round's tree has the slow version's nodes and no others; p_target is that of each node's own path."""
     for seed, ids in enumerate([[1], [2, 0, 2, 0, 2, 0, 2], [0, 1, 2, 2, 1]]):
         slow, text = Slow(target, ids, *sizes), list(ids)
         for done in speculate(target, Lookahead(*sizes), ids, 11, seed=seed, **settings):

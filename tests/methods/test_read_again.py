@@ -124,7 +124,7 @@ def test_strings_are_read_from_where_they_differ():
 @pytest.mark.parametrize("snapshots", [None, 4])
 def test_recurrent_states_in_a_batch_read_again_what_was_accepted(snapshots):
     """Of each text by itself: with replay the accepted tokens and the one before them, after a rejection; with a state
-    for each row of a draft nothing.
+    for each node of a draft nothing.
     """
     target, draft_model = small_recurrent(4, 2, 3, (0,), snapshots), small_recurrent(4, 1, 4, (), 4)
     batch, dice = Batch(target, ModelDrafter(draft_model, 3), [[1, 2, 3], [2]], 90), Dice([1, 2])

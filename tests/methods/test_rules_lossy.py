@@ -61,7 +61,7 @@ def test_texts_of_a_batch_are_judged_each_by_itself():
 def test_of_two_long_paths_the_likelier_one():
     assert decided(typical, [0, 1], [-1, 0, 0], most=0) == (1, 2)
     assert decided(typical, [1, 0], [-1, 0, 0], most=0) == (2, 0)
-    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a row that the text lacks is none
+    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a node that the text lacks is none
 
 
 def test_it_is_not_lossless():

@@ -33,12 +33,12 @@ class Table:
 
 
 def judged(topology, target, draft_model, way, rule=verify_traversal):
-    """The distribution of (the path's tokens and the one after it, which row was accepted), draws and all."""
+    """The distribution of (the path's tokens and the one after it, which node was accepted), draws and all."""
     def play(dice):
         paths, rows, left, parents = [()], [torch.zeros(draft_model.V, dtype=torch.float64)], {}, list(topology)
         for row, parent in enumerate(topology[1:], 1):
             q_draft = left.get(parent, draft_model(paths[parent])) if paths[parent] is not None else rows[0]
-            if not q_draft.sum() > 0:                           # nothing to draw: the row is lacking
+            if not q_draft.sum() > 0:                           # nothing to draw: the node is lacking
                 paths, rows, parents[row] = [*paths, None], [*rows, rows[0]], -1
                 continue
             token = int(q_draft.argmax()) if way == CHOSEN else int(dice.pick(q_draft[None]))

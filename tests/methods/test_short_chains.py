@@ -1,4 +1,4 @@
-"""Chains of different lengths in one batch: the last rows of the shorter ones are lacking, with a q_draft of zeros.
+"""Chains of different lengths in one batch: the last nodes of the shorter ones are lacking, with a q_draft of zeros.
 Under every rule a text is judged as its own chain alone would be.
 """
 

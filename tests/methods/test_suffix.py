@@ -150,7 +150,7 @@ def test_a_text_that_was_written_before_is_written_again_in_fewer_calls():
 
 
 def test_a_past_that_was_drawn_with_the_same_dice_makes_the_text_wrong():
-    """What no walk sees: the draft knows how the coin will fall. With other seeds all is well."""
+    """What no walk sees: the drafter knows how the coin will fall. With other seeds all is well."""
     ids, seeds, distances = [0, 1, 2], 250, []
     for shift in 0, 10 ** 6:
         seen = Counter()

@@ -31,7 +31,7 @@ def depths_of(topology: Topology) -> list[int]:
 
 
 def every_tree(children: int, size: int, depth: int) -> set[frozenset]:
-    """All trees of `size` rows, a row being the ranks along its path. Slow and obvious."""
+    """All trees of `size` nodes, a node being the ranks along its path. Slow and obvious."""
     trees = {frozenset({()})}
     for _ in range(size - 1):
         trees = {tree | {path + (i,)} for tree in trees for path in tree for i in range(children)
@@ -49,11 +49,11 @@ def chance_of(path: Sequence[int], accepted: Sequence[float]) -> float:
 def greedy_tokens(accepted: Sequence[float], size: int, depth: int) -> float:
     """The next row is always the one whose path is likeliest to be accepted, by a heap.
 
-    Where `accepted` falls, a row ranks after its parent and its elder sibling, so the likeliest rows form a tree, and
+    Where `accepted` falls, a node ranks after its parent and its elder sibling, so the likeliest nodes form a tree, and
     no other has more. It goes where listing every tree does not.
     """
     expected, rows, number = 1.0, 1, count()
-    heap = [(-accepted[0], next(number), 0, 2, 1.0)]            # less a row's chance; its rank, depth, parent's chance
+    heap = [(-accepted[0], next(number), 0, 2, 1.0)]            # less a node's chance; its rank, depth, parent's chance
     while rows < size and heap:
         minus_chance, _, i, level, parent = heapq.heappop(heap)
         if level > depth:

@@ -1,4 +1,4 @@
-"""Trees that a draft model drafts: in which order, which rows a text lacks, and what several children are good for."""
+"""Trees that a draft model drafts: in which order, which nodes a text lacks, and what several children are good for."""
 
 import random
 
@@ -77,8 +77,8 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
     draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 0, 1, 2, 2, 3]] * 2 and draft.steps == 3
     assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 1, 1, 1, 1, 1]] * 2
-    assert dice.column == 6                             # a uniform for every row
-    assert [level.rows.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]    # rows with children
+    assert dice.column == 6                             # a uniform for every node
+    assert [level.nodes.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]   # nodes with children
     for b, elder, younger in (0, 1, 2), (0, 4, 5), (1, 1, 2), (1, 4, 5):
         first, second = draft.q_draft[b, elder], draft.q_draft[b, younger]
         again = first if b else torch.ones(11, dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
 
 def test_the_rows_that_a_text_lacks():
     """Of five siblings over three tokens two, and all that would follow these. A token that q_draft lacks comes last,
-    and after it all are tried. Drawn independently no row is lacking.
+    and after it all are tried. Drawn independently no node is lacking.
     """
     text = Text([[0, 1], [1, 2]], 9, 3)
     topology = [-1, 0, 0, 0, 0, 0, 3, 4]
@@ -106,7 +106,7 @@ def test_the_rows_that_a_text_lacks():
 
 
 def test_as_many_siblings_as_tokens_cover_the_vocabulary():
-    """Sequoia's property, also for a draft with zeros, and at temperature 0, where all but one token are zeros: some
+    """Sequoia's property, also for a q_draft with zeros, and at temperature 0, where all but one token are zeros: some
     sibling is accepted. The text is the target's.
     """
     for sampling in WARM, {"temperature": 0}, {"temperature": 1.0, "top_k": 1}:
@@ -147,7 +147,7 @@ def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(coun
 
 @pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
 def test_siblings_may_each_have_a_distribution_of_their_own(rule):
-    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft or the target says."""
+    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft model or the target says."""
     certain, ways = torch.eye(5, dtype=torch.float64), ["dc", "cd", "dd", "dt", "dcd"]
     for i, (name, p_target, q_draft) in enumerate([*node_cases()][::5]):
         siblings = [{"d": q_draft, "t": p_target, "c": certain[1]}[letter] for letter in ways[i % len(ways)]]

@@ -138,7 +138,7 @@ def test_trees_are_padded_to_one_draft_and_come_back():
 
 
 def test_chains_are_a_draft_without_a_tree_however_long_each_is():
-    """The last rows of the shorter ones are lacking."""
+    """The last nodes of the shorter ones are lacking."""
     text, alone, chain, fork = Text([[1]] * 2, 0, 9), Tree(5), Tree(5), Tree(5)
     chain.extend(0, [1, 2])
     fork.extend(0, [1]), fork.extend(0, [2])
@@ -201,7 +201,7 @@ def test_ragged_trees_are_judged_as_if_each_text_were_alone(rule):
             own = exist(draft.parents[b].tolist())
             alone = Dice([seed + 100 * b])
             alone.refill(20)
-            if rule is verify_tree:         # it takes a uniform for a row that is lacking, too
+            if rule is verify_tree:         # it takes a uniform for a node that is lacking, too
                 alone.u = alone.u[:, [row - 1 for row in own[1:]] + [draft.tokens.shape[1] - 1]]
             its = TreeDraft(draft.tokens[b:b + 1, own], draft.q_draft[b:b + 1, own], torch.tensor(
                 [[own.index(parent) if parent >= 0 else -1 for parent in draft.parents[b, own].tolist()]]))

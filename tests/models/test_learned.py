@@ -190,7 +190,7 @@ SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: T
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("oracle", ORACLES)
 def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
-    """Each hidden state meets the token that follows it: q_draft = p_target at every row, and no draft is rejected."""
+    """Each hidden state meets the token that follows it: q_draft = p_target at every node, and nothing is rejected."""
     model = ORACLES[oracle]().double().attach(TABLE)
     for ids in ([3, 1], [1, 2, 0, 4, 1, 2]):
         for done in speculate(TABLE, SHAPES[shape](model), ids, 30, 0.8, seed=1):

@@ -1,4 +1,4 @@
-"""Calls on the rows that exist: of these they say what a call on all says, and they compute no others."""
+"""Calls on the nodes that exist: of these they say what a call on all says, and they compute no others."""
 
 import pytest
 import torch

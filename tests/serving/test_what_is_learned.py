@@ -37,7 +37,7 @@ def drafted_in(draft: Draft, b: int) -> int:
 
 
 def own(q_row: torch.Tensor) -> torch.Tensor:
-    """The draft's distribution before temperature."""
+    """The draft model's distribution before temperature."""
     return (T * q_row.log()).softmax(-1)
 
 

@@ -120,13 +120,13 @@ class Hybrid(Drafter):
 
     def _either(self, copied: Tensor, drafted: Draft) -> Draft:
         """Of every text the copied tokens (B, m), or where there are none what was drafted."""
-        m, rows = copied.shape[1], drafted.tokens.shape[1]
+        m, n = copied.shape[1], drafted.tokens.shape[1]
         one_hot = F.one_hot(copied, drafted.q_draft.shape[2]) * self.exist[:, :, None]  # (B, m, V)
         copy = torch.cat([drafted.tokens[:, :1], copied], 1)
-        shorter, longer = max(0, rows - 1 - m), max(0, m + 1 - rows)
+        shorter, longer = max(0, n - 1 - m), max(0, m + 1 - n)
         tokens = torch.where(self.copies[:, None], F.pad(copy, (0, shorter)),
                              F.pad(drafted.tokens, (0, longer)))
-        # Before what was copied come the zeros of row 0.
+        # Before what was copied come the zeros of node 0.
         q_draft = torch.where(self.copies[:, None, None],
                               F.pad(one_hot, (0, 0, 1, shorter)).to(drafted.q_draft),
                               F.pad(drafted.q_draft, (0, 0, 0, longer)))

@@ -44,7 +44,7 @@ class PromptLookup(CopyingDrafter):
             self.seen[b] = Seen()
 
     def tree(self, b: int, ids: list[int]) -> Tree:
-        """What followed the longest match; row 0 alone where there is none."""
+        """What followed the longest match; node 0 alone where there is none."""
         self.seen[b] = self.seen[b].read(ids)
         tree = Tree(ids[-1])
         tree.extend(0, self.seen[b].copy(self.most, self.longest, self.earliest)[1])

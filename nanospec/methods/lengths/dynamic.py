@@ -1,8 +1,8 @@
 """A chain whose length is decided while it grows: how many tokens to draft, here and now.
 
 A stopping rule decides whether a place of the text gets a draft token. It may look at the text, at
-earlier rounds, at the draft tokens and coins before this place, and at the draft's distribution at
-this place. It may not look at the draft token of this place, or at that token's coin.
+earlier rounds, at the draft tokens and coins before this place, and at the draft model's
+distribution at this place. It may not look at this place's draft token, or at that token's coin.
 
 Claim: the text has the target's distribution.
 Proof.
@@ -66,7 +66,7 @@ class DynamicDrafter(ModelDrafter):
         """Up to gamma draft tokens for every text. One that stops before others lacks the rest."""
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, steps, unknown = [], [], 0, float("nan")
-        self.sure = [[] for _ in range(B)]          # the draft's own probability of every token
+        self.sure = [[] for _ in range(B)]      # the draft model's own probability of every token
         grows, known = [True] * B, list[bool]()     # known: to the device, as `on`
         while len(tokens) < self.most:
             grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
@@ -90,12 +90,12 @@ class DynamicDrafter(ModelDrafter):
             for b, (drawn, probability) in enumerate(read):
                 grows[b] = drawn > 0
                 self.sure[b] += [probability] * grows[b]
-            if not any(grows):                          # a 0 in every row: nothing was drawn
+            if not any(grows):                          # a 0 in every text: nothing was drawn
                 tokens.pop()
                 q_draft.pop()
         zeros = torch.zeros(B, text.vocab_size, device=device)
-        q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_rows, steps)
+        q_nodes = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
+        return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_nodes, steps)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:

@@ -41,9 +41,9 @@ GRAMMARS = [
         "of the state after the last draft token of the round before, accepted or not", "grammar",
         (BEFORE, f"{BEFORE}\n            before = getattr(cache, 'last', before) if T > t == 0 else before"),
         (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="methods.models.grammar"),
-    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all rows of a draft have the mask of row 0",
+    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all nodes of a draft have the mask of node 0",
         "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.models.grammar"),
-    bug("the-row-before-is-the-parent", "ours", "in a tree, a row's state follows that of the row before it, a sibling",
+    bug("the-row-before-is-the-parent", "ours", "in a tree, a node's state follows the one before it, a sibling's",
         "grammar", ("if attention_mask is not None:", "if attention_mask is None and False:"),
         file="methods.models.grammar"),
 ]

@@ -38,7 +38,7 @@ BUGS = [
           (WEIGHT, "weight = w[:, -1:]")),
     block("draft-after-the-last", "generic", "after the last draft token its q_draft is taken away once more",
           ("F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
-    block("row-before", "generic", "the replacement comes from the row before the cut",
+    block("row-before", "generic", "the replacement comes from the node before the cut",
           (WEIGHT, "at = torch.where(accepted < coins.shape[1], (accepted - 1).clamp(min=0), accepted); "
                    + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at"))),
     traversal("chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
