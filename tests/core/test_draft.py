@@ -48,7 +48,7 @@ def test_a_chain_tells_the_target_nothing_and_is_in_its_place_already():
 
 
 def test_a_row_that_a_text_lacks_holds_the_id_of_any_token_but_no_other_number():
-    """Which one changes nothing. -1, as others mark such rows, is no token: it is loud, and nothing is judged."""
+    """Which one changes nothing. -1, as others mark such nodes, is no token: it is loud, and nothing is judged."""
     draft, p_target = chains(2, 1, V=3), torch.full((2, 3, 3), 1 / 3)
     found = []
     for token in range(3):
@@ -65,7 +65,7 @@ def judged(draft, p_target, *columns):
     dice = Dice(range(len(p_target)))
     dice.u = torch.tensor(columns, dtype=torch.float64).expand(len(p_target), -1)
     accepted, token = verify(draft, p_target, dice)
-    assert dice.column == len(columns)                      # coins are flipped for missing rows, too
+    assert dice.column == len(columns)                      # coins are flipped for missing nodes, too
     return list(zip(accepted.tolist(), token.tolist()))
 
 

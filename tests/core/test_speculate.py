@@ -40,7 +40,7 @@ def test_no_tokens_one_token_and_a_last_round_that_is_cut():
         for done in rounds:
             assert len(done.tokens) == len(done.p_target) == len(done.q_draft) == 9 and done.steps == 8
             assert done.parents == list(range(-1, 8)) and not done.q_draft[0].any()
-            assert [done.tokens[row] for row in done.path] + [done.token] == done.emitted or done is rounds[-1]
+            assert [done.tokens[node] for node in done.path] + [done.token] == done.emitted or done is rounds[-1]
 
 
 def test_what_was_rejected():
@@ -55,8 +55,8 @@ def test_what_was_rejected():
 def a_round(tokens, q_draft, accepted, token, V=3):
     """What `one_round` returns of a chain whose q_draft are one-hot; p_target is even."""
     draft = Draft(torch.tensor([tokens] * 2), torch.zeros(2, len(tokens), V), steps=7)
-    for row, x in enumerate(q_draft, 1):
-        draft.q_draft[0, row, x] = 1
+    for node, x in enumerate(q_draft, 1):
+        draft.q_draft[0, node, x] = 1
     p_target = torch.full((2, len(tokens), V), 1 / V, dtype=torch.float64)
     path, count = draft.path(torch.tensor([accepted, 0]))
     return draft, p_target, path, count, torch.tensor([token, 1])
@@ -79,9 +79,9 @@ def test_a_round_is_read_from_the_first_text_of_a_batch():
 @pytest.mark.parametrize("which", ["p_target", "q_draft"])
 def test_what_is_no_number_is_no_round(which, number):
     """Wherever it stands: no text of the batch can be trusted."""
-    for b, row in ((0, 0), (0, 3), (1, 2)):
+    for b, node in ((0, 0), (0, 3), (1, 2)):
         draft, p_target, *rest = a_round([5, 0, 1, 0], [0, 1, 0], 2, 1)
-        {"p_target": p_target, "q_draft": draft.q_draft}[which][b, row, 1] = number
+        {"p_target": p_target, "q_draft": draft.q_draft}[which][b, node, 1] = number
         with pytest.raises(LogitsError, match="NaN or infinity"):
             Round.read(draft, p_target, *rest)
 

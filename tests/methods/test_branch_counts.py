@@ -78,7 +78,7 @@ def walked(target, drafter, new) -> int:
 
 
 def chain(draft_model, gamma):
-    """A tree of which every row has one child."""
+    """A tree of which every node has one child."""
     return TreeDrafter(draft_model, shape(*[1] * gamma))
 
 
@@ -109,22 +109,22 @@ def one_tree(target, draft_model, branches, how) -> int:
     p_target, q_draft = distributions_of(target), distributions_of(draft_model)
 
     def play(dice):
-        parents, texts, q_rows, level = [-1], [IDS], [torch.zeros_like(q_draft(IDS))], [0]
+        parents, texts, q_nodes, level = [-1], [IDS], [torch.zeros_like(q_draft(IDS))], [0]
         for branch in branches:
             above, level = level, []
-            for row in above:
-                left = q_draft(texts[row])
+            for node in above:
+                left = q_draft(texts[node])
                 for likeliest in left.topk(branch).indices.tolist():
                     x = likeliest if how == "chosen" else int(dice.pick(left[None]))
                     level.append(len(texts))
-                    parents.append(row)
-                    texts.append((*texts[row], x))
-                    q_rows.append(torch.eye(len(left), dtype=left.dtype)[x] if how == "chosen" else left)
+                    parents.append(node)
+                    texts.append((*texts[node], x))
+                    q_nodes.append(torch.eye(len(left), dtype=left.dtype)[x] if how == "chosen" else left)
                     if how == "without replacement":
                         left = left.index_fill(0, torch.tensor(x), 0.0)
                         left = left / left.sum()
         tokens, p_rows = torch.tensor([[text[-1] for text in texts]]), [p_target(text) for text in texts]
-        drafted = TreeDraft(tokens, torch.stack(q_rows)[None], torch.tensor([parents]))
+        drafted = TreeDraft(tokens, torch.stack(q_nodes)[None], torch.tensor([parents]))
         accepted, token = verify_tree(drafted, torch.stack(p_rows)[None], dice)
         return texts[int(accepted)], int(token)
     return walk(play)[1]

@@ -29,14 +29,14 @@ def exit_model():
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many rows have gone through each of the target's blocks."""
-    rows = [0] * 3
+    """How many nodes have gone through each of the target's blocks."""
+    nodes = [0] * 3
     for number, block in enumerate(TARGET.blocks):
         def counting(x, call, layer, number=number, forward=block.forward):
-            rows[number] += x.shape[1]
+            nodes[number] += x.shape[1]
             return forward(x, call, layer)
         monkeypatch.setattr(block, "forward", counting)
-    return rows
+    return nodes
 
 
 def begun(exit_model, prompts):
@@ -52,7 +52,7 @@ def begun(exit_model, prompts):
 
 @pytest.mark.parametrize("read", range(1, 5))
 def test_going_on_is_a_full_pass(exit_model, read):
-    """Of two texts, the first `read` of four rows have been through the first block: logits and cache as without."""
+    """Of two texts, the first `read` of four nodes have been through the first block: logits and cache as without."""
     prompts, last = [[1, 2, 3, 4], [5, 6]], torch.tensor([[4], [6]])
     drawn = torch.randint(11, (2, 3), generator=torch.Generator().manual_seed(read))
     tokens = torch.cat([last, drawn], 1)
@@ -74,7 +74,7 @@ def test_each_row_goes_through_each_block_once(exit_model, counted):
     drafter, rounds = ModelDrafter(exit_model, 3), 0
     for _ in speculate(target_for(TARGET, drafter), drafter, [1, 2, 3], 20):
         rounds += 1
-    assert counted == [2 + 4 * rounds] * 3              # the prompt, then four rows a round
+    assert counted == [2 + 4 * rounds] * 3              # the prompt, then four nodes a round
 
 
 def test_a_method_by_its_name_goes_on_too(exit_model, counted):

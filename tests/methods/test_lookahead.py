@@ -1,4 +1,4 @@
-"""Lookahead decoding: the window, its n-grams and their rows are what the paper says, by a slow version that spells
+"""Lookahead decoding: the window, its n-grams and their nodes are what the paper says, by a slow version that spells
 every column out; and what they are good for."""
 
 import pytest
@@ -26,7 +26,7 @@ def test_rounds_that_accept_an_ngram_of_the_pool_are_exact():
         drafter, tokens = Lookahead(2, 3, 2), ()
         for done in speculate(FULL, drafter, [1, 0], 3, dice=dice, **settings):
             tokens += (*done.emitted,)
-            pooled.update([tokens] * any(row > max(drafter.of[0].ends) for row in done.path))
+            pooled.update([tokens] * any(node > max(drafter.of[0].ends) for node in done.path))
         return tokens
     assert max(distance(walk(play)[0], target_distribution(FULL, [1, 0], 3, **settings))) < 1e-12
     assert pooled
@@ -99,7 +99,7 @@ def test_every_text_of_a_batch_has_a_window_and_a_pool_of_its_own():
     drafter.of[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert of_text(draft, 0)[:2] == ([4, 1, 3, 2, 4], [-1, 0, 1, 1, 3])
-    assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share rows
+    assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share nodes
     answers = torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1)
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), answers, None, None)
     pools = [drafter.of[b].pool for b in (0, 1)]

@@ -24,7 +24,7 @@ P = torch.tensor([[[.5, .3, .2], [.05, .9, .05], [1., 0, 0], [.4, .4, .2]]], dty
 
 
 def decided(rule, drafted, parents=None, **settings):
-    """(last accepted row, token that follows) with u = .99, for one text whose first row is token 0."""
+    """(last accepted node, token that follows) with u = .99, for one text whose first node is token 0."""
     n = 1 + len(drafted)
     exist = torch.tensor([parents or range(-1, n - 1)]) >= 0
     of = torch.tensor([[0, *drafted]]), exist[:, :, None] * torch.full((3,), 1 / 3)

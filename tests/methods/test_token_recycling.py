@@ -15,10 +15,10 @@ TOPOLOGY = [-1, 0, 0, 1, 1, 2]
 
 
 def answers(*likeliest: tuple[int, int]) -> torch.Tensor:
-    """Logits (1, n, 6): after each row these two are the likeliest."""
+    """Logits (1, n, 6): after each node these two are the likeliest."""
     logits = torch.zeros(1, len(likeliest), 6)
-    for row, (first, second) in enumerate(likeliest):
-        logits[0, row, first], logits[0, row, second] = 2.0, 1.0
+    for node, (first, second) in enumerate(likeliest):
+        logits[0, node, first], logits[0, node, second] = 2.0, 1.0
     return logits
 
 
@@ -68,7 +68,7 @@ def test_the_newest_answer_stands_and_every_text_has_a_table_of_its_own():
 def test_a_row_that_a_text_lacks_teaches_nothing():
     drafter, text = begun([0], [1])
     drafter.of[0] = {0: [1, 2]}
-    draft = drafter.propose(text, None, None, 0)                    # text 1 has row 0 alone, the others are padding
+    draft = drafter.propose(text, None, None, 0)                    # text 1 has node 0 alone, the others are padding
     logits = torch.cat([answers((1, 2), (3, 4), (4, 3)), answers((3, 4), (5, 4), (5, 4))])
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), logits.softmax(-1), None, logits)
     assert drafter.of[1] == {1: [3, 4]}

@@ -30,19 +30,19 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
     made = random.Random(1)
     for _ in range(200):
         deep = made.choice([1, 2, 30])
-        topology = [-1] + [made.randrange(max(0, row - deep), row) for row in range(1, made.randint(2, 25))]
+        topology = [-1] + [made.randrange(max(0, node - deep), node) for node in range(1, made.randint(2, 25))]
 
-        def birth(row):
-            """The ranks on the way to a row: two trees are the same if they have the same of these."""
-            return (*birth(topology[row]), topology[1:row].count(topology[row])) if row else ()
+        def birth(node):
+            """The ranks on the way to a node: two trees are the same if they have the same of these."""
+            return (*birth(topology[node]), topology[1:node].count(topology[node])) if node else ()
 
-        def turn(row):
+        def turn(node):
             """When it is drawn: its depth, its rank, its parent's turn."""
-            return (len(birth(row)), birth(row)[-1], turn(topology[row])) if row else ()
+            return (len(birth(node)), birth(node)[-1], turn(topology[node])) if node else ()
 
         expected = sorted(range(1, len(topology)), key=turn)
         ours = in_drawing_order(topology)
-        assert [topology[row] and 1 + expected.index(topology[row]) for row in expected] == ours[1:]
+        assert [topology[node] and 1 + expected.index(topology[node]) for node in expected] == ours[1:]
 
 
 def test_the_likeliest_tokens_follow_each_row_the_best_first():
@@ -55,7 +55,7 @@ def test_the_likeliest_tokens_follow_each_row_the_best_first():
 
 
 def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
-    """Where there are fewer tokens than rows, the text lacks the rest."""
+    """Where there are fewer tokens than nodes, the text lacks the rest."""
     ids = next([a, b] for a in range(3) for b in range(3) if DRAFT_MODEL(torch.tensor([[a, b]]))[0, -1].isinf().sum()
                == 1)
     text, drafter = Text([ids], 9, 3), TopTree(DRAFT_MODEL, [-1, 0, 0, 0])
@@ -101,7 +101,7 @@ def test_the_rows_that_a_text_lacks():
         draft = drafter.propose(text, Sampling(1.0), dice, 10)
         there = [0, 1, 1, 1, 1, 1, 1, 1] if independent else [0, 1, 1, 1, 0, 0, 1, 0]
         assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [there] * 2
-        assert draft.parents.tolist() == [[own if row else -1 for own, row in zip(topology, there)]] * 2
+        assert draft.parents.tolist() == [[own if node else -1 for own, node in zip(topology, there)]] * 2
         assert independent or draft.tokens[:, 1:4].sort().values.tolist() == [[0, 1, 2]] * 2
 
 

@@ -84,7 +84,7 @@ FAR = [
            (ATTENDS, f"({ATTENDS}) & (self._slots[:kv_length] > slots[:, :, None] - 80)"), file="cache"),
     mutant("eighty-slots-committed", "after the eightieth slot no path is committed", "long_caches: tree, token",
            (TO, "to, source, row = (cache.length[:, None] + count).clamp(max=80),"), file="methods.trees.tree_draft"),
-    mutant("draft-flat-at-depth-three", "the draft model's positions stop growing at depth 3", "long_caches: tree, token",
+    mutant("draft-flat-at-depth-three", "the draft model's positions end at depth 3", "long_caches: tree, token",
            ("+ self.depth)", "+ min(self.depth, 1))"), file="methods.trees.tree_reader"),
     mutant("third-child-reports-the-first", "the third child reports what the first was drawn from", "tree of 3",
            (DRAWN, f"first = left.clone() if parents is level.draws[0] else first; {DRAWN}; "
