@@ -14,7 +14,7 @@ from nanospec.errors import RequestError
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import DRAFTED, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
@@ -224,7 +224,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    copies = [part.kept for part in model.modules() if isinstance(part, Copied)
+    copies = [part.kept for part in model.modules() if isinstance(part, FBGEMMLinear)
               and part.copy is not None]
     fewest = max((part.fewest for part in packed_parts(model)), default=0)
     return Tuning(copies[0] if copies else model.dtype, torch.get_num_threads(), fewest)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.errors import DeviceError
-from nanospec.fast.packed import Model, Relaid, swap
+from nanospec.fast.packed import LinearWithCopy, Model, swap
 
 NUMBERS = count()
 
@@ -32,7 +32,7 @@ def has_fbgemm(device: torch.device) -> bool:
     return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
-class Copied(Relaid):
+class FBGEMMLinear(LinearWithCopy):
     """The copy is FBGEMM's. number: the copy's. kept: the data type of the copy's weights."""
 
     number: int
@@ -63,7 +63,7 @@ class Copied(Relaid):
         COPIES[self.number] = self
 
 
-COPIES: WeakValueDictionary[int, Copied] = WeakValueDictionary()
+COPIES: WeakValueDictionary[int, FBGEMMLinear] = WeakValueDictionary()
 LIBRARY = torch.library.Library("nanospec", "DEF")
 LIBRARY.define("product(Tensor x, int number, int outputs) -> Tensor")
 LIBRARY.impl("product", lambda x, number, outputs:
@@ -72,7 +72,8 @@ torch.library.register_fake("nanospec::product", lambda x, number, outputs:
                             x.new_empty(*x.shape[:-1], outputs))
 
 
-def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]) -> Model:
+def use_copies(model: Model, kind: type[FBGEMMLinear],
+               can: Callable[[torch.device], bool]) -> Model:
     """The model itself, in float32, its products over copies of this kind, made of its weights as
     they are now.
 
@@ -88,7 +89,7 @@ def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]
     return model
 
 
-class HalfLinear(Copied):
+class HalfLinear(FBGEMMLinear):
     """The copy has the weight in float16, and the bias."""
 
     kept = torch.float16
@@ -110,4 +111,4 @@ def halve(model: Model) -> Model:
     """
     if has_fbgemm(next(model.parameters()).device):
         model.to(torch.float16)
-    return copied(model, HalfLinear, has_fbgemm)
+    return use_copies(model, HalfLinear, has_fbgemm)

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospec.fast.fbgemm import Copied, copied, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, has_fbgemm, use_copies
 from nanospec.fast.packed import Model
 from nanospec.fast.steady import steady
 from nanospec.model import GPT
@@ -39,7 +39,7 @@ TURNED = 64             # channels at a time, or the largest power of two that d
 LEAST = 1e-30           # scale where all are zeros
 
 
-class Int8Linear(Copied):
+class Int8Linear(FBGEMMLinear):
     """The copy has the turned weight in 8 bits, a scale for each output, and no bias."""
 
     kept = torch.int8
@@ -99,7 +99,7 @@ def quantise(model: Model) -> Model:
 
     Quantise again after they have changed. DeviceError where `can_quantise` says no.
     """
-    copied(model, Int8Linear, can_quantise)
+    use_copies(model, Int8Linear, can_quantise)
     if isinstance(model, GPT):
         steady(model)
     return model

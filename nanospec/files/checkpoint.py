@@ -241,10 +241,10 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
     source = source if isinstance(source, Source) else source_of(source)
     folder, foreign, found = source.path, source.target, draft_model_of(source, draft_model)
     if not found and draft_model != "gpt":
-        of = f"--weights {folder} trains one, whose file can be named" if foreign else \
+        remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \
             f"--out {folder} trains it"
         raise PairError(f"{folder} holds no {draft_model}.pt: "
-                        f"python -m training {draft_model} {of}")
+                        f"python -m training {draft_model} {remedy}")
     if found and draft_model in LEARNED and not foreign and not (folder / "target.pt").exists():
         raise PairError(f"{folder} holds {draft_model}.pt and not the target that it is for: name "
                         f"the target's folder or file, and {found[0]} as the draft model")

@@ -67,7 +67,7 @@ class Recomputed(TableModel):
 
 # transformers
 
-class Later:
+class LateUniform:
     """A uniform number that is drawn only when it is compared: `u <= prob` is a coin of the dice.
     (A walk knows no number, only outcomes; so it cannot see whether < or <= stands there.)"""
 
@@ -94,7 +94,7 @@ def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
         return dice.pick(weights)[:, None]
 
     with patch.object(torch, "multinomial", picked), \
-            patch.object(torch, "rand_like", lambda like: Later(dice)):
+            patch.object(torch, "rand_like", lambda like: LateUniform(dice)):
         yield
 
 

@@ -6,7 +6,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods.draft_models.early_exit import EarlyExit, GoesOn, target_for
+from nanospec.methods.draft_models.early_exit import EarlyExit, ContinuingTarget, target_for
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
@@ -118,7 +118,7 @@ def test_only_this_very_target_goes_on(exit_model):
     for target, model in (small_gpt(11, 3, 5), exit_model), (table, small_learned("early_exit", table)):
         assert target_for(target, ModelDrafter(model, 3)) is target
     assert target_for(TARGET, ModelDrafter(small_gpt(11, 1, 2), 3)) is TARGET
-    assert isinstance(target_for(TARGET, TreeDrafter(exit_model, [-1, 0, 0])), GoesOn)
+    assert isinstance(target_for(TARGET, TreeDrafter(exit_model, [-1, 0, 0])), ContinuingTarget)
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])

@@ -265,7 +265,7 @@ def test_a_stopping_rule_learns_of_its_own_text():
     """Texts 0 and 1 draft by what they have learned; text 2 has a rule that draws nothing."""
     drafter = DynamicDrafter(DRAFT_MODEL, Goodput(.05, {m: 1 + .02 * m for m in range(2, 7)}), 5)
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
-    drafter.of[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
+    drafter.rules[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
     begin = [(i + .5) / 8 for i in range(8)]
     plain = [Plain([4.0] * 8, [4 * (1 + m) / 2 for m in begin]) for _ in range(3)]
     counts, drafts = [], []
@@ -277,10 +277,10 @@ def test_a_stopping_rule_learns_of_its_own_text():
                 sure = own(draft.q_draft[b, node])[draft.tokens[b, node]].item()
                 seen.append((floor(8 * sure), beta(draft, p_target, b, node)))
             plain[b].learn(seen)
-            plain[b].same(drafter.of[b])
+            plain[b].same(drafter.rules[b])
             alpha = sum(plain[b].accepted) / sum(plain[b].judged)
-            assert drafter.of[b].alpha == pytest.approx(alpha)
-            assert drafter.of[b].rate == pytest.approx(max(
+            assert drafter.rules[b].alpha == pytest.approx(alpha)
+            assert drafter.rules[b].rate == pytest.approx(max(
                 sum(alpha ** i for i in range(m)) / (.05 * (m - 1) + 1 + .02 * m) for m in range(2, 7)))
         assert drafted_in(draft, 2) == 0 and count[2] == 0
         counts.append(count.tolist())
@@ -299,6 +299,6 @@ def test_the_heuristic_learns_of_its_own_text():
             drafted = min(lengths[b], 8)
             assert round(drafted_in(draft, b)) == drafted
             lengths[b] = drafted + 2 if int(count[b]) == drafted else max(1, drafted - 1)
-            assert drafter.of[b].length == lengths[b]
+            assert drafter.rules[b].length == lengths[b]
         seen.add(tuple(lengths))
     assert any(a != b for a, b in seen) and len(seen) > 3

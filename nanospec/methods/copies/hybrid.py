@@ -48,7 +48,7 @@ from nanospec.methods.copies.memory import Memory
 from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
-from nanospec.methods.trees.tree_draft import sent
+from nanospec.methods.trees.tree_draft import padded_tensor
 from nanospec.text import Text
 from nanospec.theory import acceptance
 
@@ -107,8 +107,8 @@ class Hybrid(Drafter):
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
         # All that the device has to know of the copies, (B, m) each, before the draft model gives
         # it work.
-        tokens, self.classes = sent(text.tokens.device,
-                                    ([copy for _, copy in self.copied], -1), (classes, 0))
+        tokens, self.classes = padded_tensor(text.tokens.device,
+                                             ([copy for _, copy in self.copied], -1), (classes, 0))
         drafted = (nothing_drafted(text) if all(copy for _, copy in self.copied) else
                    self._drafted(texts, text, sampling, dice, kv_length, lag))
         for b, (_, copy) in enumerate(self.copied):
@@ -132,12 +132,12 @@ class Hybrid(Drafter):
                               F.pad(drafted.q_draft, (0, 0, 0, longer)))
         return Draft(tokens, q_draft, drafted.steps)
 
-    def _drafted(self, texts: list[list[int]], *of) -> Draft:
+    def _drafted(self, texts: list[list[int]], *rest) -> Draft:
         """The draft model first reads what was copied since it last drafted."""
         self.other.skip(max((len(texts[b]) - length
                              for b, length in self.since.items()), default=0))
         self.since.clear()
-        return self.other.propose(*of)
+        return self.other.propose(*rest)
 
     def _copy(self, b: int, rate: float) -> tuple[int, list[int]]:
         """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best,

@@ -49,7 +49,7 @@ class Lookahead(CopyingDrafter):
     for the device when the target has answered: the answers become lists.
     """
 
-    takes, learns, per_row = "", "tokens", ("of",)
+    takes, learns, per_row = "", "tokens", ("columns",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
@@ -59,24 +59,24 @@ class Lookahead(CopyingDrafter):
                                f"and 0 or more guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
         self.most = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
-        self.of: dict[int, Columns] = {}
+        self.columns: dict[int, Columns] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: empty pools, and the prompt's end as first window; any would do."""
         end = text.last(self.window + self.ngram - 2).tolist()
         for b in rows:
-            self.of[b] = Columns([end[b][level:level + self.window]
-                                  for level in range(self.ngram - 1)], self.guesses)
+            self.columns[b] = Columns([end[b][level:level + self.window]
+                                       for level in range(self.ngram - 1)], self.guesses)
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """Its window and its pool's n-grams."""
-        return self.of[b].tree(ids[-1])
+        return self.columns[b].tree(ids[-1])
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
         """The target's likeliest tokens after the columns are a level; columns go into the pool."""
         for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
-            self.of[b].advance(likeliest)
+            self.columns[b].advance(likeliest)
 
 
 class Columns:

@@ -29,7 +29,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma, check_ids, check_numbers
-from nanospec.methods.copies.lookup import Seen
+from nanospec.methods.copies.lookup import IndexedText
 from nanospec.methods.copies.memory import Memory
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.tree_draft import Tree, drafts_of
@@ -62,7 +62,7 @@ class SuffixDrafter(Drafter):
             raise RequestError(f"least must lie in (0, 1], got {least}")
         self.most, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest")
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
-        self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
+        self.past, self.memory = [IndexedText().read([*ids]) for ids in past], Memory(remember)
 
     def begin(self, text: Text) -> None:
         """A batch begins. RequestError for past texts of another vocabulary."""

@@ -36,30 +36,30 @@ class TokenRecycling(CopyingDrafter):
     """Drafts a tree of one shape, less the nodes of which nothing is known.
 
     topology: as of TreeDrafter; the i-th child of a node is the i-th likeliest token after it.
-    of: for every text, token -> the likeliest after it, the likeliest first.
+    likeliest: for every text, token -> the likeliest after it, in this order.
     At the end of a round it waits for the device, since the target's answers become lists.
     """
 
-    takes, learns, per_row = "shape", "tokens", ("of",)
+    takes, learns, per_row = "shape", "tokens", ("likeliest",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, topology: Sequence[int]):
         self.topology = check_topology(topology)
         self.most = len(self.topology) - 1
         self.width = max(self.topology.count(parent) for parent in self.topology[1:])
-        self.of: dict[int, dict[int, list[int]]] = {}
+        self.likeliest: dict[int, dict[int, list[int]]] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: nothing is known."""
         for b in rows:
-            self.of[b] = {}
+            self.likeliest[b] = {}
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """What is known to follow the last token, and what is known to follow that."""
         tree, nodes = Tree(ids[-1]), {0: 0}         # nodes: of the topology -> of this tree
         for node, parent in enumerate(self.topology[1:], 1):
             rank = self.topology[:node].count(parent)
-            known = self.of[b].get(tree.tokens[nodes[parent]], []) if parent in nodes else []
+            known = self.likeliest[b].get(tree.tokens[nodes[parent]], []) if parent in nodes else []
             if rank < len(known):
                 nodes[node] = tree.add(nodes[parent], known[rank])
         return tree
@@ -72,4 +72,4 @@ class TokenRecycling(CopyingDrafter):
         exist[:, 0] = True
         tokens = torch.where(exist, draft.tokens, -1)
         for b, nodes in enumerate(torch.cat([tokens[:, :, None], likeliest], 2).tolist()):
-            self.of[b] |= {token: found for token, *found in nodes if token >= 0}
+            self.likeliest[b] |= {token: found for token, *found in nodes if token >= 0}

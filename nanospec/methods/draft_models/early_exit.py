@@ -85,7 +85,7 @@ class EarlyExit(AtOnce):
         return ExitReader(self, depth)
 
 
-class FirstBlocks:
+class ExitModel:
     """What stands where a draft GPT stands. computed: this round's hidden states, call by call."""
 
     def __init__(self, model: EarlyExit):
@@ -109,13 +109,13 @@ class ExitReader(GPTTreeReader):
     shared: whether the cache is the target's. Then all committed tokens but the last one are in it.
     """
 
-    model: FirstBlocks
+    model: ExitModel
     text: Text
     offered: Cache | None = None
     shared = False
 
     def __init__(self, model: EarlyExit, depth: int):
-        super().__init__(FirstBlocks(model), depth)             # type: ignore[arg-type]
+        super().__init__(ExitModel(model), depth)               # type: ignore[arg-type]
 
     @property
     def per_row(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ class ExitReader(GPTTreeReader):
         return super().start(text, 1 if self.shared else lag, kv_length)
 
 
-class GoesOn:
+class ContinuingTarget:
     """The target of a draft model that is made of its first blocks. It answers as a language model.
 
     Called on a chain, it goes on from what these blocks have computed for the nodes of the draft.
@@ -185,11 +185,11 @@ class GoesOn:
 def target_for(target: Any, drafter: Drafter) -> Any:
     """What verifies the drafts of this drafter, to be used in the target's place.
 
-    The target itself, or a GoesOn if the drafter drafts with this very target's first blocks. A
-    drafter that holds another one (hybrid) has no reader of its own: there the target itself reads
-    every node in full, and the text is the same.
+    The target itself, or a ContinuingTarget if the drafter drafts with this very target's first
+    blocks. A drafter that holds another one (hybrid) has no reader of its own: there the target
+    itself reads every node in full, and the text is the same.
     """
     reader = getattr(drafter, "reader", None)
     if isinstance(reader, ExitReader) and reader.model.target is target and isinstance(target, GPT):
-        return GoesOn(reader)
+        return ContinuingTarget(reader)
     return target

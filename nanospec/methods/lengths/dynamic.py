@@ -47,19 +47,19 @@ class DynamicDrafter(ModelDrafter):
     it.
     """
 
-    fixed, learns, per_row = False, "length", ("reader", "of")
+    fixed, learns, per_row = False, "length", ("reader", "rules")
 
     def __init__(self, draft_model: Any, when: StoppingRule, gamma: int = 8):
         super().__init__(draft_model, gamma)
         check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
-        self.when, self.of = when, {}
+        self.when, self.rules = when, {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: read the prompts, and forget what the last requests taught."""
         super().read(text, rows, hidden)
         for b in rows:
-            self.of[b] = copy(self.when)
-            self.of[b].begin()
+            self.rules[b] = copy(self.when)
+            self.rules[b].begin()
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -69,7 +69,7 @@ class DynamicDrafter(ModelDrafter):
         self.sure = [[] for _ in range(B)]      # the draft model's own probability of every token
         grows, known = [True] * B, list[bool]()     # known: to the device, as `on`
         while len(tokens) < self.most:
-            grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
+            grows = [on and bool(self.rules[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):
                 break
             if grows != known:
@@ -80,12 +80,12 @@ class DynamicDrafter(ModelDrafter):
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
             steps += 1
             own, q = probs(logits), sampling(logits)
-            on = on & torch.stack([self.of[b].draws(own[b]) for b in range(B)])[:, None]
+            on = on & torch.stack([self.rules[b].draws(own[b]) for b in range(B)])[:, None]
             certain = torch.eye(1, text.vocab_size, device=device)
             tokens.append(dice.pick(torch.where(on, q, certain)))   # texts that have stopped: a 0
             q_draft.append(torch.where(on, q, 0.0))
             read = [(float(grow), unknown) for grow in grows]
-            if any(self.of[b].looks for b in range(B)):
+            if any(self.rules[b].looks for b in range(B)):
                 read = torch.cat([on, own.gather(1, tokens[-1][:, None])], 1).tolist()      # waits
             for b, (drawn, probability) in enumerate(read):
                 grows[b] = drawn > 0
@@ -107,4 +107,4 @@ class DynamicDrafter(ModelDrafter):
         for b, (accepted, *its_betas) in enumerate(numbers):
             # The accepted, and the first that was rejected.
             judged = min(int(accepted) + 1, len(self.sure[b]))
-            self.of[b].learn(self.sure[b], int(accepted), its_betas[:judged])
+            self.rules[b].learn(self.sure[b], int(accepted), its_betas[:judged])

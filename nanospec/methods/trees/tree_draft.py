@@ -116,8 +116,8 @@ class Tree:
 
 def drafts_of(trees: Sequence[Tree], text: Text) -> Draft:
     """A tree for each text, padded to one size. All was chosen: q_draft is one-hot."""
-    tokens, parents = sent(text.tokens.device, ([tree.tokens for tree in trees], 0),
-                           ([tree.parents for tree in trees], -1))
+    tokens, parents = padded_tensor(text.tokens.device, ([tree.tokens for tree in trees], 0),
+                                    ([tree.parents for tree in trees], -1))
     q_draft = torch.zeros(*tokens.shape, text.vocab_size, device=tokens.device)
     # Node 0's are zeros.
     q_draft.scatter_(2, tokens[:, :, None], (parents >= 0)[:, :, None].to(q_draft))
@@ -140,14 +140,14 @@ class CopyingDrafter(Drafter):
         raise NotImplementedError
 
 
-def sent(device: torch.device, *tables: tuple[Sequence[list[int]], int]) -> Tensor:
-    """Tables of rows of different lengths, each filled up with a number of its own -> (tables, B,
-    the longest).
+def padded_tensor(device: torch.device, *tables: tuple[Sequence[list[int]], int]) -> Tensor:
+    """Tables of lists of different lengths, one for each text. The lists of a table are filled up
+    with its number -> (tables, B, the longest).
 
     They go to the device together: each transfer has to wait for all that was asked of the device
     before.
     """
-    n = max(len(row) for rows, _ in tables for row in rows)
-    return torch.tensor([[row + [filling] * (n - len(row)) for row in rows]
-                         for rows, filling in tables],
+    n = max(len(numbers) for table, _ in tables for numbers in table)
+    return torch.tensor([[numbers + [filling] * (n - len(numbers)) for numbers in table]
+                         for table, filling in tables],
                         dtype=torch.int64, device=device)

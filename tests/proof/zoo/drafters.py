@@ -10,7 +10,7 @@ SURE = "self.sure[b] += [probability] * grows[b]"
 STOPPING = [
     bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
         "a draft token that the rule dislikes is thrown away", "exact: confidence, token",
-        (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
+        (DRAWN, f"{DRAWN}\n            if not self.rules[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
         file="methods.lengths.dynamic"),
     bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
         "not", "exact: heuristic, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
@@ -53,7 +53,7 @@ CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
         (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="methods.lengths.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
-        ("self.of[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
+        ("self.rules[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
         "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
         file="methods.lengths.dynamic"),
