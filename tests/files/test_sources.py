@@ -1,4 +1,4 @@
-"""What --weights may name: each kind found, or refused in one line before a weight is read; and the draft beside it."""
+"""What --weights may name: each kind found, or refused in one line before a weight is read; and its draft model."""
 
 import importlib.util
 import sys
