@@ -194,6 +194,12 @@ def test_a_table_keeps_the_order_of_the_tokens():
     assert [int(line.split()[0]) for line in lines[:-1]] == list(range(10, 20)) and "9 more" in lines[-1]
 
 
+def test_a_value_that_is_not_there_is_none_and_an_outcome_has_probability_0():
+    lines = [str(seen.Seen("", {"a": 1.0}, {"b": 3.0}, paths)).splitlines()[2:4] for paths in (0, 7)]
+    assert [line.split() for line in lines[0]] == [["b", "3", "none"], ["a", "none", "1"]]
+    assert [line.split() for line in lines[1]] == [["b", "3", "0", "-3"], ["a", "0", "1", "+1"]]
+
+
 def test_noise_and_nan_are_no_lines():
     nan = float("nan")
     found = str(seen.Seen("", {"a": 1e-8, "b": .5, "c": nan}, {"a": 0.0, "b": .1, "c": .9}))
