@@ -14,6 +14,7 @@ import pytest
 from lessons.check import clock
 from lessons.check.seen import Failure
 from tests.classroom.answers_told import TOLD
+from tests.sentences import sentences
 
 CHECKS = Path(clock.__file__).parent
 
@@ -48,20 +49,6 @@ def raising(path: Path) -> dict[int, set[int]]:
               and node.module == "lessons.check.answered" for name in node.names}
     return {node.lineno: {*range(node.lineno, node.end_lineno + 1)} for node in ast.walk(tree)
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") in judges | {"Failure"}}
-
-
-def sentences(path: Path) -> list[str]:
-    """The texts of four words or more in a module, without docstrings; what is put in is `.*`."""
-    tree, found = ast.parse(path.read_text()), []
-    inside = {id(part) for node in ast.walk(tree) for part in (
-        node.values if isinstance(node, ast.JoinedStr) else
-        [node.value] if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else [])}
-    for node in ast.walk(tree):
-        if id(node) not in inside and isinstance(node, (ast.Constant, ast.JoinedStr)):
-            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in getattr(node, "values", [node])]
-            text = "".join(part for part in parts if isinstance(part, str))
-            found += [re.escape(text).replace(r"\{\}", ".*")] * (len(text.split()) > 3)
-    return found
 
 
 def test_every_sentence_has_an_answer_of_which_it_is_true(said, told, monkeypatch):
