@@ -142,6 +142,7 @@ WRONG = [
     (5, counted("return coins.flatten().long().cumprod(0).sum().repeat(len(coins))"), "batch-flattened"),
     (5, counted("return coins[0].long().cumprod(0).sum().repeat(len(coins))"), "first-row-for-all"),
     (5, counted("return coins.to(torch.int8).cumprod(-1).sum(-1, dtype=torch.int8)"), "one-byte"),
+    (5, counted("return (~coins).long().argmax(-1)"), "none-rejected-is-none-accepted"),
     (6, weights("accepted", "accepted", "accepted > 0"), "bonus-whenever-any-is-accepted"),
     (6, weights("accepted", "min(accepted + 1, len(q_draft) - 1)"), "next-place-of-the-draft"),
     (6, weights("-1", "-1"), "last-places"), (6, weights("0", "0"), "first-places"),

@@ -1,4 +1,4 @@
-"""Exercises 17 and 18: other right solutions pass, ties too, and what is no solution is told in a sentence."""
+"""Exercises 17 and 18: other right solutions pass, ties too, and what a tree is worth."""
 
 import pytest
 
@@ -10,8 +10,6 @@ from lessons.check.seen import Row
 from nanospec.methods.trees.shapes import grown_tree
 
 HEAD17 = "def grow(accuracies, size):\n"
-HEAD18 = "def propose(layer, tokens, hidden, gamma):\n"
-KEEP = "\n\ndef keep(hidden, predicted, verified, accepted):\n    return hidden + verified[:accepted + 1]\n"
 
 SORTED = '''
 from itertools import product

@@ -1,4 +1,4 @@
-"""Exercise 19: other right solutions pass, and what is no solution is told in a sentence."""
+"""Exercise 19: other right solutions pass, and what is wrong is shown with its texts."""
 
 import pytest
 import torch
