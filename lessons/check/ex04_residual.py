@@ -41,7 +41,7 @@ def contract(f) -> None:
         said = f"a weight is negative, {short(row)}"
         # Differences add up to 0, or nearly: what they are divided by is an accident, and may be 0.
         times = (row / difference)[difference != 0]
-        if torch.allclose(times, times[:1], rtol=1e-9):
+        if len(times) and torch.allclose(times, times[:1], rtol=1e-9):
             raise Failure(f"{said}: cut the differences off at 0 before you add them up (residual-unclamped)",
                           "residual-unclamped")
         raise Failure(f"{said}: all that is left is 0 or more")

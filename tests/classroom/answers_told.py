@@ -9,7 +9,7 @@ PICK, COUNT = "def pick(weights, u):\n", "def accepted(coins):\n"
 DISTANCE, COPY = "def total_variation(one, other):\n", "def propose(text, gamma, longest):\n"
 ACCEPT = "def accept_or_replace(x, p_target, q_draft, dice):\n"
 NODE = "def node_rule(children, p_target, dice):\n"
-DRAW = "import torch\n\n\ndef draw(last, rows, table, dice):\n"
+DRAW = "import torch\n\n\ndef draw(last, logits, table, dice):\n"
 GROW, PROPOSE = "def grow(accuracies, size):\n", "def propose(layer, tokens, hidden, gamma):\n"
 KEEP = "\n\ndef keep(hidden, predicted, verified, accepted):\n    return hidden + verified[:accepted + 1]\n"
 JUDGE, SLOTS = "def judge(drafted, p_target, dice):\n", "def valid_slots(length, gamma, accepted):\n"
@@ -123,9 +123,9 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
     (15, changed(15, ("return i, x\n", "return len(drafted) - 1 - drafted[::-1].index(x), x\n")),
      "you return that draft token 2 is accepted. Token 3 stands at 0 already", "a-later-copy"),
     (17, GROW + "    return 4\n", "grow must return a list of paths; it returned 4"),
-    (17, GROW + "    return [(), (0), (1)]\n", "grow, for each row, must return a list of ints; it returned 0"),
+    (17, GROW + "    return [(), (0), (1)]\n", "grow, for each node, must return a list of ints; it returned 0"),
     (17, GROW + "    return [(0,), (1,), (0, 0), (0, 1)]\n", "grow must return the root as well, the path ()"),
-    (17, GROW + "    return [(), (0,), (0,), (1,)]\n", "grow returned a row twice: (0,)"),
+    (17, GROW + "    return [(), (0,), (0,), (1,)]\n", "grow returned a node twice: (0,)"),
     (17, GROW + "    return [(), (0,), (1,), (2,)]\n", "(2,); the heads have 2, 2 draft tokens, and they"),
     (17, GROW + "    return [(), (0,), (0, 0), (0, 0, 0)]\n", "the path (0, 0, 0), and there are only 2 heads"),
     (18, PROPOSE + "    return [6, 9]\n" + KEEP,
@@ -152,9 +152,9 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
     *((20, DRAW + f"    return {what}\n", said) for what, said in (
         ("[0]", "draw must return two things, tokens and q_draft; it returned [0]"),
         ("0, 1", "draw must return 2 tokens, one for each place; it returned 0"),
-        ("[0, 0], [rows[0]]", "draw must return 2 distributions, one for each place; it returned [tensor([0., 0.]"),
-        ("[2, 0], rows", "draw, for each place, must return a token, an int in 0..1; it returned 2"),
-        ("[0, 0], rows[:, :1]", "draw, for each place, second, must return a tensor (2,); it returned a tensor (1,)"))),
+        ("[0, 0], [logits[0]]", "draw must return 2 distributions, one for each place; it returned [tensor("),
+        ("[2, 0], logits", "draw, for each place, must return a token, an int in 0..1; it returned 2"),
+        ("[0, 0], logits[:, :1]", "for each place, second, must return a tensor (2,); it returned a tensor (1,)"))),
     (21, changed(21, ("return q_draft - deferred", "return 1.0 #")), "mixture must return a tensor (3,); it returned"),
     *((21, one_round(f"return {what}"), said) for what, said in (
         ("drafted[0]", "one_round must return a list of ints; it returned 1"),
@@ -170,7 +170,7 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
     (10, changed(10, ("    for n in", "    if len(text) > 450:\n        return []\n    for n in")),
      "tokens per target call on a table of assertions, byte by byte; 3.86 can be had"),
     (17, changed(17, ("    tree, waiting", "    size -= size == 16\n    tree, waiting")),
-     "five heads, 16 rows: 15 rows with 2.550 tokens per target call; 2.569 can be had"),
+     "five heads, 16 nodes: 15 nodes with 2.550 tokens per target call; 2.569 can be had"),
 
     # What is said of a part that failed
     (2, DISTANCE + "    return (one - other).abs().sum() / 2 + 3e-9\n",
