@@ -181,15 +181,11 @@ def judge_function(options, task: dict, settings: dict) -> Verdict:
                            f"{error_in_a_line(error)}") from error
 
 
-def server(options, url: str, prompt: str | list[int]) -> Endpoint:
-    return Endpoint(url, prompt, options.new, {"temperature": 0.0}, options.model, options.timeout,
-                    options.at_once)
-
-
 def judge_given(options) -> Judged:
     prompts = ([options.prompt] if options.prompts is None
                else given_in(options.prompts, ("prompt", "tokens")))
-    texts = [answers(server(options, name, prompts[0]), prompts) if "://" in name
+    asked = options.new, {"temperature": 0.0}, options.model, options.timeout, options.at_once
+    texts = [answers(Endpoint(name, prompts[0], *asked), prompts) if "://" in name
              else given_in(Path(name), ("text", "tokens")) for name in (options.a, options.b)]
     if not len(prompts) == len(texts[0]) == len(texts[1]):
         raise RequestError(f"{len(prompts)} prompts, {len(texts[0])} texts in A and "

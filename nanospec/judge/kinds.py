@@ -75,15 +75,17 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
         if are(lambda case, place: drafts[id(case)][place]):
             return Kind("draft tokens unverified: where it is off it writes what the draft model "
                         "has as its likeliest token")
-    if explains(lambda case: begins_off(case, beyond)):
-        return Kind("it reads another prompt, as in another template, or was asked so: it is off in "
-                    "its first tokens and not later")
-    temperature = drawn_at(target, cases)
+    another = "it reads another prompt, as in another template, or was asked so"
+    if explains(lambda case: 2 * case.text.off(beyond)[-1] < len(case.text.tokens)):
+        return Kind(f"{another}: it is off in its first tokens and not later")
+    temperature, left = drawn_at(target, cases), []
     if temperature:
-        more = "" if draft_model is not None else (
-            ", or draft tokens unverified (a draft model beside TARGET would tell)")
-        return Kind(f"not greedy at all: as if drawn at temperature {temperature:g}{more}")
-    return Kind("none that is known here; other weights would do it, too")
+        left.append(f"not greedy at all, as if drawn at temperature {temperature:g}")
+    if draft_model is None:
+        left.append("draft tokens unverified (a draft model beside TARGET would tell)")
+    if explains(lambda case: case.text.off(beyond)[0] < BEGINS):
+        left.append(another)
+    return Kind(", or ".join(left) or "none that is known here; other weights would do it, too")
 
 
 def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[int]]]]:
@@ -118,12 +120,6 @@ def shifted(late: Sequence[int], early: Sequence[int], places: int) -> bool:
     rest, ahead = late[at:], early[at + places:]
     count = min(len(rest), len(ahead))
     return count >= ALIKE and [*rest[:count]] == [*ahead[:count]]
-
-
-def begins_off(case: Case, beyond: float) -> bool:
-    """Whether it is off in its first tokens, and in the second half nowhere."""
-    off = case.text.off(beyond)
-    return off[0] < BEGINS and 2 * off[-1] < len(case.text.tokens)
 
 
 @torch.inference_mode()

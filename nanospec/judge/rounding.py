@@ -128,6 +128,10 @@ def in_8_bits(x: Tensor) -> Tensor:
     return (x / scale).round() * scale
 
 
+def exact_type(name: str) -> str:
+    """In which a call is exact beside this data type."""
+    return "float64" if name in DTYPES[:2] else "float32"
+
+
 def finer(target: Any, name: str) -> Any:
-    """The target as a float call has it that is to be exact beside this data type."""
-    return copy_of(target, torch.float64 if name in DTYPES[:2] else torch.float32)
+    return copy_of(target, getattr(torch, exact_type(name)))

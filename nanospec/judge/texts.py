@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nanospec.errors import RequestError, one_line
 from nanospec.fast.announce import announced, printable
+from nanospec.judge.given import certain, cleaned, tokens_of
 from nanospec.judge.kinds import Case, Kind, likeliest
-from nanospec.judge.rounding import DTYPES, SEVERAL, Moved, Read, finer, in_type, moved, read
+from nanospec.judge.rounding import (DTYPES, SEVERAL, Moved, Read, exact_type, finer, in_type,
+                                     moved, read)
 
 EXPLAINED, BEYOND = 4.0, 8.0    # times what was measured
+COARSER = 2.0                   # times what was measured of a data type that was not named
 WINDOW, PLACES = 32, 1_024      # that rounding is measured on: of a text at most, of all texts
 FEW = 32                        # places: on fewer than that what was measured says little
 SHOWN, CASES = 8, 16            # differences; texts by which a kind is known
-LONGEST_TOKEN = 128             # characters, on average; a longer text is not cut into tokens
-NOT_TEXT = "\ufffd"             # stands in a text for bytes that are no character
 
 
 class Task(NamedTuple):
@@ -54,17 +54,23 @@ class Compared:
     behind: tuple[float, float] = (0.0, 0.0)
 
 
-def compared(reads: tuple[Read, Read], most: float, cut: bool = False) -> Compared:
-    """most: what rounding moves. cut: whether one of them ends where it has a second spelling."""
+def parting(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """The first place where they differ; None if there is none as far as both go."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+
+
+def compared(reads: tuple[Read, Read], most: float, differ: bool) -> Compared:
+    """most: what rounding moves. differ: whether they do, perhaps beyond what is certain of them.
+    """
     a, b = reads
     off = tuple(next(iter(one.off(BEYOND * most)), None) for one in reads)
-    at = next((i for i, (x, y) in enumerate(zip(a.tokens, b.tokens)) if x != y), None)
+    at = parting(a.tokens, b.tokens)
     if None not in off:
         said = "neither"
     elif off != (None, None):
         said = "bug"
     elif at is None:
-        said = "spelling" if cut else "same"
+        said = "spelling" if differ else "same"
     else:
         said = ("close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding")
     if at is None:
@@ -72,23 +78,6 @@ def compared(reads: tuple[Read, Read], most: float, cut: bool = False) -> Compar
     return Compared(said, reads, (off[0], off[1]), at,
                     (int(a.best[at, 0]), int(a.best[at, 1])), float(a.gaps[at, 1]),
                     (float(a.behind[at]), float(b.behind[at])))
-
-
-def certain(text: str, found: Read, spellings: Sequence[bytes | None], beyond: float) -> int:
-    """How many of a text's tokens are surely those that a greedy program has written. At the first
-    other place a likely token is spelled as the text goes on, too, or goes on where it ends.
-    """
-    left = text.encode()
-    for place, token in enumerate(found.tokens):
-        near = found.near(place, beyond)
-        others = [spellings[one] or b"" for one in near if one != token]
-        if not place:                   # some programs take the first blanks away
-            others += [one.lstrip() for one in others]
-        if len(near) == found.best.shape[1] or any(
-                one and (left.startswith(one) or one.startswith(left)) for one in others):
-            return place
-        left = left[len(spellings[token] or b""):]
-    return len(found.tokens)
 
 
 @dataclass
@@ -130,7 +119,8 @@ class Judged:
             a, b = (self.named(text.tokens[one.at]) for text in one.reads)
             first, second = map(self.named, one.best)
             words = (f"prompt {number}: they part at new token {one.at}, {a} in A and {b} in B. "
-                     f"The target's two best there: {first} and {second}, {one.gap:.2g} apart. "
+                     f"The target's two best there, by a call in {exact_type(self.dtype)}: {first} "
+                     f"and {second}, {one.gap:.2g} apart. "
                      f"A's is {one.behind[0]:.2g} below the best, B's {one.behind[1]:.2g}")
         for name, text, place in zip("AB", one.reads, one.off):
             if place is not None:
@@ -156,42 +146,16 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     ends, spellings, each = sorted(tokenizer.ends), tokenizer.spellings, []
     with announced("reading the texts", at_once=False):
         for task, both in zip(tasks, ids):
-            reads, cut = [], False
+            reads = []
             for text, tokens in zip(task[1:], both):
-                found = read(exact, task.prompt, tokens, ends)
+                found = read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
                 if isinstance(text, str):
-                    sure = certain(text, found, spellings, BEYOND * spread.most)
-                    found, cut = found.upto(sure), cut or sure < len(tokens)
+                    found = found.upto(certain(text, found, spellings, BEYOND * spread.most))
                 reads.append(found)
-            each.append(compared((reads[0], reads[1]), spread.most, cut))
+            each.append(compared((reads[0], reads[1]), spread.most, parting(*both) is not None))
     judged = Judged(0, "", spread, each, dtype, tokenizer)
     judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
     return judged
-
-
-def cleaned(text: list[int] | str) -> list[int] | str:
-    """A text up to what is no character, and without the blanks at its end: an editor adds some."""
-    if not isinstance(text, str):
-        return text
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.split(NOT_TEXT)[0].rstrip()
-
-
-def tokens_of(prompt: list[int], text: list[int] | str, config: Any, tokenizer: Any) -> list[int]:
-    if isinstance(text, str) and len(text) > config.context * LONGEST_TOKEN:
-        raise RequestError(f"a text of {len(text):,} characters is too long for a context of "
-                           f"{config.context} tokens")
-    ids = tokenizer.continued(text) if isinstance(text, str) else text
-    if not ids or not prompt:
-        raise RequestError("a prompt or a text is empty: there is nothing to compare")
-    wrong = next((one for one in [*prompt, *ids] if not 0 <= one < config.vocab_size), None)
-    if wrong is not None:
-        raise RequestError(f"token {one_line(wrong)} is not one of the target's, 0 to "
-                           f"{config.vocab_size - 1}: another model's?")
-    if len(prompt) + len(ids) > config.context:
-        raise RequestError(f"{len(prompt)} prompt tokens and {len(ids)} of a text exceed the "
-                           f"context of {config.context}")
-    return ids
 
 
 def measured(target: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]], dtype: str
@@ -201,8 +165,9 @@ def measured(target: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]],
     window = max(1, min(WINDOW, PLACES // (2 * len(tasks))))
     with announced(f"measuring what {dtype} rounds", at_once=False, steps=len(tasks)) as step:
         for task, (a, b) in zip(tasks, ids):
-            parted = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), len(a) - 1) + 1
-            for text in a[:parted], b[:parted + window]:
+            found = parting(a, b)
+            end = len(a) if found is None else found + 1
+            for text in a[:end], b[:end + window]:
                 first = max(0, len(text) - window)
                 spread |= moved(exact, rounded, task.prompt, text, first)
             step()
@@ -221,6 +186,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
                  for task, one in zip(tasks, each) if one.off[side] is not None][:CASES]
         return likeliest(exact, cases, BEYOND * spread, judged.tokenizer, draft_model)
 
+    if judged.moved.places < FEW:
+        return 3, "Too little to say: the texts are too short."
     if len(sides) == 2:
         return 2, ("No verdict: neither A nor B is what the target writes after these prompts "
                    f"(A: {kind(0).words}. B: {kind(1).words}). So there is nothing to compare "
@@ -232,7 +199,7 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         for coarser in DTYPES[DTYPES.index(dtype) + 1:]:
             more = measured(target, [tasks[i] for i in found[:4]], [ids[i] for i in found[:4]],
                             coarser)
-            if furthest <= EXPLAINED * more.most:
+            if furthest <= COARSER * more.most:
                 return 2, (f"No verdict: what is off in {name} is more than {dtype} rounds, and "
                            f"less than {coarser} does. Does a part of it compute so?")
         why = kind(side)
@@ -243,9 +210,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
     if said["close"]:
         return 3, ("Too few differences to say: where it counts the tokens are further apart than "
                    "rounding was seen to move them, and not far enough for a bug.")
-    if said["spelling"] or judged.moved.places < FEW:
-        return 3, ("Too little to say: " + ("the tokens of a text are not certain. Give token ids."
-                   if said["spelling"] else "the texts are too short."))
+    if said["spelling"]:
+        return 3, "Too little to say: the tokens of a text are not certain. Give token ids."
     if said["rounding"]:
         return 0, (f"ROUNDING: it explains where {said['rounding']} of {len(each)} pairs part, and "
                    "nothing else is off. (A bug that only turns close calls looks the same.)")

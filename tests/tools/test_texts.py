@@ -16,6 +16,7 @@ from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.judge import texts
+from nanospec.judge.given import certain
 from nanospec.judge.rounding import Read, in_type
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -181,9 +182,9 @@ BUGS = {
     "no last token": (reads(lambda ids: ids[:-1]), "without its last token"),
     "a line more": (reads(lambda ids: ids + TOKENIZER.encode("\n")), "line's end"),
     "twice": (reads(lambda ids: ids + ids), "twice"),
-    "a template": (reads(front("### User:\n")), ""),
-    "another template": (reads(lambda ids: front("Q: ")(ids) + TOKENIZER.encode("\nA:")), ""),
-    "a third": (reads(lambda ids: front("[INST]")(ids) + TOKENIZER.encode("[/INST]")), ""),
+    "a template": (reads(front("### User:\n")), "template"),
+    "another template": (reads(lambda ids: front("Q: ")(ids) + TOKENIZER.encode("\nA:")), "template"),
+    "a third": (reads(lambda ids: front("[INST]")(ids) + TOKENIZER.encode("[/INST]")), "template"),
     **{f"{count} lost at {at}": (lost(at, count), "shifted by") for at, count in [(3, 1), (9, 1), (17, 1), (6, 2)]},
     **{f"{count} twice at {at}": (twice(at, count), "shifted by") for at, count in [(3, 1), (9, 1), (17, 1), (6, 2)]},
     **{f"the row before, every {every}": (row_before(every), "the place before") for every in (3, 5, 7)},
@@ -267,13 +268,14 @@ LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[
 def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkeypatch):
     """A goes on b, a, b, a, ...; B has c at place 2, whose logit is 2.75, beside 3 of b."""
     monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
-    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x / (dtype != "float16") for x in more)))
+    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x * (dtype == "float16") for x in more)))
     a, b = [1, 0] * 20, [1, 0, 2, 3, *[0, 1] * 18]
     found = judge_texts(Given(), LETTERS, [Task([3, 0], a, b), Task([0], a, a)], "float16")
     lines = str(found).splitlines()
     off = "; B is off at token 2: 'c' (2) is 0.25 below the best" * (status == 1)
     assert lines[0] == ("prompt 1: they part at new token 2, 'b' (1) in A and 'c' (2) in B. The target's two best "
-                        "there: 'b' (1) and 'c' (2), 0.25 apart. A's is 0 below the best, B's 0.25" + off + f": {said}")
+                        "there, by a call in float32: 'b' (1) and 'c' (2), 0.25 apart. A's is 0 below the best, "
+                        f"B's 0.25{off}: {said}")
     # A's three places up to there and 32 of B's, and 32 twice of the two that are alike.
     assert lines[1].startswith(f"float16 moves the gap between two logits of this model by up to {most} ({calls} "
                                "between calls on 1 and on 5 tokens; 99 places measured).")
@@ -289,7 +291,7 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     def upto(text, tokens, *near):
         best = torch.tensor([[*one, *(token for token in range(6) if token not in one)] for one in near])[:, :5]
         gaps = torch.tensor([[0.0] * len(one) + [9.0] * (5 - len(one)) for one in near])
-        return texts.certain(text, Read(tokens, torch.zeros(len(tokens)), best, gaps), spellings, 1.0)
+        return certain(text, Read(tokens, torch.zeros(len(tokens)), best, gaps), spellings, 1.0)
 
     assert upto("abcd", [1, 3], [1], [3]) == 2
     assert upto("abcd", [1, 3], [1, 0], [3]) == 0           # ab, and then c
