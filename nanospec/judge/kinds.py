@@ -42,16 +42,17 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
     ends = sorted(tokenizer.ends)
 
     def fits(case: Case, prompt: list[int], *change: Callable) -> bool:
-        """Whether nothing is off if it is read so."""
-        return bool(prompt) and not read(target, prompt, case.text.tokens, ends, *change).off(beyond)
+        """Whether nothing is off, nor nearly so, if it is read so."""
+        return bool(prompt) and not read(target, prompt, case.text.tokens, ends,
+                                         *change).off(beyond / 2)
 
     def explains(holds: Callable[[Case], bool]) -> bool:
         return 2 * sum(map(holds, cases)) > len(cases)
 
     for penalty in PENALTIES:
         if explains(lambda case: fits(case, case.prompt, partial(penalised, case, penalty))):
-            return Kind(f"a repetition penalty of {penalty:g}, which a generation_config.json may "
-                        "name", asked=True)
+            return Kind(f"a repetition penalty of {penalty:g} would do it, too, which a "
+                        "generation_config.json may name", asked=True)
     for name, prompt_of in prompts(tokenizer):
         if explains(lambda case: fits(case, prompt_of(case.prompt))):
             return Kind(f"it reads the prompt {name}, or was asked so")

@@ -204,7 +204,7 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
                            f"less than {coarser} does. Does a part of it compute so?")
         why = kind(side)
         if why.asked:
-            return 2, f"No verdict: {name} differs by {why.words}, and not by a bug."
+            return 2, f"No verdict: {name} is off by more than rounding, but {why.words}."
         return 1, (f"A BUG in {name}: in {len(found)} of {len(each)} texts it writes what the "
                    f"target in {dtype} does not. The likeliest kind: {why.words}.")
     if said["close"]:
