@@ -37,7 +37,8 @@ def given_in(path: Path, names: Sequence[str]) -> list[list[int] | str]:
             try:
                 thing = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise RequestError(f"{path}, line {number} is no JSON: {one_line(error)}") from error
+                raise RequestError(f"{path}, line {number} is no JSON: "
+                                   f"{one_line(error)}") from error
             if isinstance(thing, dict):
                 thing = next((thing[name] for name in names if name in thing), None)
             if not isinstance(thing, str):
@@ -50,15 +51,15 @@ def given_in(path: Path, names: Sequence[str]) -> list[list[int] | str]:
 
 def answers(endpoint: Endpoint, prompts: Sequence[str | list[int]]) -> list[list[int] | str]:
     """What a server writes: token ids, or where it does not name them the text."""
-    def answer(prompt: str | list[int]) -> list[int] | str:
+    def answer(number: int) -> list[int] | str:
         one = copy(endpoint)
-        one.prompt = prompt
+        one.prompt = prompts[number]
         with suppress(EndpointError):
             return one.ids(Dice([0]))
         return one.complete(0)["text"]
 
     endpoint.complete(0)                # finds out what it takes, once for all
-    return drawn_by(answer, prompts, endpoint.at_once)
+    return drawn_by(answer, range(len(prompts)), endpoint.at_once)
 
 
 def cleaned(text: list[int] | str) -> list[int] | str:

@@ -52,8 +52,8 @@ class Read(NamedTuple):
         """The likeliest tokens there, those that are no further below the best than that."""
         return self.best[place][self.gaps[place] <= gap].tolist()
 
-    def upto(self, place: int) -> "Read":
-        return Read(*(part[:place] for part in self))
+    def until(self, place: int) -> "Read":
+        return Read(self.tokens[:place], self.behind[:place], self.best[:place], self.gaps[:place])
 
 
 @torch.inference_mode()
@@ -87,7 +87,8 @@ class Moved(NamedTuple):
     places: int = 0
 
     def __or__(self, other: Any) -> "Moved":
-        return Moved(*map(max, self[:2], other[:2]), self.places + other.places)
+        return Moved(max(self.most, other.most), max(self.calls, other.calls),
+                     self.places + other.places)
 
 
 @torch.inference_mode()

@@ -126,8 +126,8 @@ class Judged:
             if place is not None:
                 words += (f"; {name} is off at token {place}: {self.named(text.tokens[place])} is "
                           f"{float(text.behind[place]):.2g} below the best")
-        return f"{words}: " + {"bug": "more than rounding", "neither": "more than rounding, in both",
-                               "close": "too close to call"}.get(one.said, one.said)
+        return f"{words}: " + {"bug": "more than rounding", "close": "too close to call",
+                               "neither": "more than rounding, in both"}.get(one.said, one.said)
 
     def named(self, token: int) -> str:
         return f"{printable(self.tokenizer.decode([token]))!r} ({token})"
@@ -150,7 +150,8 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
             for text, tokens in zip(task[1:], both):
                 found = read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
                 if isinstance(text, str):
-                    found = found.upto(certain(text, found, spellings, BEYOND * spread.most))
+                    sure = certain(text, found, spellings, BEYOND * spread.most)
+                    found = found.until(sure)
                 reads.append(found)
             each.append(compared((reads[0], reads[1]), spread.most, parting(*both) is not None))
     judged = Judged(0, "", spread, each, dtype, tokenizer)
