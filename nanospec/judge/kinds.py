@@ -76,16 +76,13 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
         if are(lambda case, place: drafts[id(case)][place]):
             return Kind("draft tokens unverified: where it is off it writes what the draft model "
                         "has as its likeliest token")
-    another = "it reads another prompt, as in another template, or was asked so"
-    if explains(lambda case: 2 * case.text.off(beyond)[-1] < len(case.text.tokens)):
-        return Kind(f"{another}: it is off in its first tokens and not later")
     temperature, left = drawn_at(target, cases), []
     if temperature:
         left.append(f"not greedy at all, as if drawn at temperature {temperature:g}")
     if draft_model is None:
         left.append("draft tokens unverified (a draft model beside TARGET would tell)")
     if explains(lambda case: case.text.off(beyond)[0] < BEGINS):
-        left.append(another)
+        left.append("it reads another prompt, as in another template, or was asked so")
     return Kind(", or ".join(left) or "none that is known here; other weights would do it, too")
 
 
