@@ -25,7 +25,8 @@ DRAFT_MODELS = {"the target alone": None, "a small GPT drafts": "gpt", "prefix d
 device = "cuda" if torch.cuda.is_available() else "cpu"
 torch.set_num_threads(1)                        # models this small are quickest on one core
 # A draft model belongs to the target that it was loaded with, so each way has one.
-pairs = {way: load_pair(device=device, draft=name or "gpt") for way, name in DRAFT_MODELS.items()}
+pairs = {way: load_pair(device=device, draft_model=name or "gpt")
+         for way, name in DRAFT_MODELS.items()}
 console = Console(highlight=False)
 
 

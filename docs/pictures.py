@@ -1,6 +1,6 @@
 """The pictures of docs/results/, drawn from the rows that `nanospec bench` has measured.
 
-    nanospec bench speed --drafts all --json rows.json
+    nanospec bench speed --draft-models all --json rows.json
     python -m docs.pictures field rows.json docs/field.png
 
     nanospec bench serve --json rows.json
@@ -55,7 +55,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
     figure.set_size_inches(6.4 * len(temperatures), 5.6)
     kinds = {"chain": GREEN, "other drafters": BLUE, "without a draft model": AMBER}
     # Points bear their draft models' names, if there are several.
-    several = len({row["draft"] for row in rows} - {"none"}) > 1
+    several = len({row["draft_model"] for row in rows} - {"none"}) > 1
     points = [(row, cost_of_round(row) - 1, row["tokens_per_target_call"]) for row in rows
               if row["rule"] == rows[0]["rule"]]
     right = 1.1 * max(cost for _, cost, _ in points)
@@ -72,10 +72,10 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             if row["temperature"] != temperature:
                 continue
             kind = row["drafter"] if row["drafter"] == "chain" else "other drafters"
-            kind = "without a draft model" if row["draft"] == "none" else kind
+            kind = "without a draft model" if row["draft_model"] == "none" else kind
             name = f"{row['drafter']} {row['gamma']}"
-            if several and row["draft"] != "none":
-                name = row["draft"]
+            if several and row["draft_model"] != "none":
+                name = row["draft_model"]
             axes.plot(*place, color=kinds[kind], marker="o", markersize=6)
             axes.annotate(name, (place[0], place[1]), color=kinds[kind], fontsize=8,
                           textcoords="offset points",
@@ -100,7 +100,7 @@ class Picture(NamedTuple):
 
 
 PICTURES = {
-    "field": Picture(draw_field, "speed", {"drafter", "draft", "gamma", "rule", "temperature",
+    "field": Picture(draw_field, "speed", {"drafter", "draft_model", "gamma", "rule", "temperature",
                                            "speedup", "tokens_per_target_call"},
                      "What a round costs, and the tokens that it writes"),
     "batches": Picture(draw_batches, "serve", {"rows", "method", "tokens_per_s"},

@@ -33,8 +33,8 @@ from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.speculate import speculate
 
-target, draft, tokenizer = load_pair()
-for name, model in ("target", target), ("draft model", draft):
+target, draft_model, tokenizer = load_pair()
+for name, model in ("target", target), ("draft model", draft_model):
     weights = sum(weight.numel() for weight in model.parameters())
     print(f"{name}: layers {model.config.layers}, weights {weights:,}")
 
@@ -55,7 +55,7 @@ for name, model in ("target", target), ("draft model", draft):
 # %%
 prompt = "class Queue:\n    def __init__(self, items):\n        self."
 text = prompt
-for done in speculate(target, ModelDrafter(draft, 4), tokenizer.encode(prompt), 400, seed=1):
+for done in speculate(target, ModelDrafter(draft_model, 4), tokenizer.encode(prompt), 400, seed=1):
     words = [tokenizer.decode([token]) for token in [*done.tokens[1:], done.token]]
     if 0 < len(done.path) < 4 and all(word.strip() for word in words):
         break
@@ -65,7 +65,7 @@ accepted = len(done.path)
 *words, replacement = map(repr, words)
 chances = []
 for place, x in enumerate(done.tokens[1:]):     # tokens[0] is the last token of the text
-    # The target's row at a place is for the token after it, the draft's for the token there.
+    # p_target at a node is for the token after it, q_draft for the token at the node itself.
     p, q = done.p_target[place, x].item(), done.q_draft[place + 1, x].item()
     chances.append((p, q, min(1, p / q)))
 

@@ -19,7 +19,7 @@ from nanospec.files import load_pair
 from nanospec.probs import probs
 
 torch.set_num_threads(1)
-target, draft, tokenizer = load_pair(dtype=torch.float64)
+target, draft_model, tokenizer = load_pair(dtype=torch.float64)
 
 # %% [markdown]
 # ## By hand: one head of attention
@@ -70,7 +70,7 @@ print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} 
 #
 # ## The library's cache: slots, and one number
 #
-# The cache of `nanospec/cache.py` is a row of *slots*, each with room for the keys and values of
+# The cache of `nanospec/cache.py` is a line of *slots*, each with room for the keys and values of
 # one token. The number `length` says how many slots hold the text. (It is a tensor with one number
 # for each text, and we have one text.) Three rules apply:
 #
@@ -85,9 +85,9 @@ print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} 
 # %%
 def read(model, cache, ids):
     """One call on ids, into the slots from `length` on -> (T, V): the distribution after each."""
-    rows = probs(model(torch.tensor([ids]), cache)[0])
+    p = probs(model(torch.tensor([ids]), cache)[0])
     cache.length += len(ids)
-    return rows
+    return p
 
 
 def again(model, text):
@@ -176,10 +176,11 @@ assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False,
 # %%
 text = prompt + drafted + others[:1]                            # others[:1]: the bonus token
 for fed in (1, 2):
-    cache = draft.new_cache(1, 40)
-    read(draft, cache, prompt + drafted[:-1])                   # all draft tokens but the last
+    cache = draft_model.new_cache(1, 40)
+    read(draft_model, cache, prompt + drafted[:-1])  # all draft tokens but the last
     cache.length[:] = len(text) - fed                           # as if all before were read
-    compare(f"it reads the last {fed}", read(draft, cache, text[-fed:])[-1], again(draft, text))
+    compare(f"it reads the last {fed}", read(draft_model, cache, text[-fed:])[-1],
+            again(draft_model, text))
 
 names = ["it reads the last 1", "it reads the last 2"]
 table(["all accepted; the draft model", "largest difference to reading again", "total variation"],
@@ -214,8 +215,8 @@ assert [differences[name][0] < 1e-12 for name in names] == [False, True]
 # %%
 def round_by_hand(cache, text, drafted, accepted, token):
     """One round of the target. `accepted` draft tokens are accepted -> the longer text."""
-    rows = read(target, cache, [text[-1], *drafted])            # 1 + gamma tokens, in one call
-    assert (rows[0] - again(target, text)).abs().max() < 1e-12  # row 0: after the text so far
+    p = read(target, cache, [text[-1], *drafted])               # 1 + gamma tokens, in one call
+    assert (p[0] - again(target, text)).abs().max() < 1e-12     # p[0]: after the text so far
     cache.length -= len(drafted) - accepted                     # take back what is rejected
     return [*text, *drafted[:accepted], token]
 
@@ -276,10 +277,10 @@ figures.slots(named, first=len(prompt) - 4)
 #
 # ## Change this and run again
 #
-# 1. Take back one token too *many*: write `len(drafted) + 1` in the row named "all". An assert
+# 1. Take back one token too *many*: write `len(drafted) + 1` in the line named "all". An assert
 #    complains. Is this mistake better or worse than one too few?
 # 2. Fill the stale slots with rubbish: below `cache.length -= back`, write
-#    `cache.k[0][:, int(cache.length):] = 1e9`. Which rows of the table change?
+#    `cache.k[0][:, int(cache.length):] = 1e9`. Which lines of the table change?
 # 3. Write `(0, 0, 0)` in place of `(2, 4, 0)`. What does a round leave in the cache if it accepts
 #    nothing?
 #

@@ -62,17 +62,17 @@ def by_powers(p, temperature):
     return powers / powers.sum()
 
 
-def row_of(name, p):
-    """A row of the table: the name, and a number for each token."""
+def line_of(name, p):
+    """A line of the table: the name, and a number for each token."""
     return [name] + [f"{share:.3f}" for share in p.tolist()]
 
 
-rows = [row_of("as it is", as_it_is)]
+lines = [line_of("as it is", as_it_is)]
 for T in (0.5, 2):
     warped = probs(logits, temperature=T)
     assert torch.allclose(warped, by_powers(as_it_is, T))
-    rows.append(row_of(f"T = {T}", warped))
-table(["temperature", *names], rows)
+    lines.append(line_of(f"T = {T}", warped))
+table(["temperature", *names], lines)
 
 # %% [markdown]
 # *Answer:* it grows, from .05 to .12. A temperature above 1 makes a distribution flatter.
@@ -95,7 +95,7 @@ table(["temperature", *names], rows)
 cut = {"top-k 2": probs(logits, top_k=2),
        "top-p 0.9": probs(logits, top_p=0.9),
        "T = 0.5, top-p 0.9": probs(logits, temperature=0.5, top_p=0.9)}
-table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
+table(["what is kept", *names], [line_of(name, p) for name, p in cut.items()])
 
 # %% [markdown]
 # *Answer:* two. At T = 0.5 A and B hold .93 together, so they are enough.
@@ -107,8 +107,8 @@ table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
 # and all others have 0. Such a distribution is called *one-hot*.
 
 # %%
-rows = [row_of(f"T = {T}", probs(logits, temperature=T)) for T in (1, 0.5, 0.25, 0.1, 0)]
-table(["temperature", *names], rows)
+lines = [line_of(f"T = {T}", probs(logits, temperature=T)) for T in (1, 0.5, 0.25, 0.1, 0)]
+table(["temperature", *names], lines)
 
 # %% [markdown]
 # No number can be divided by 0. At T = 0, `probs` therefore does not divide but writes down the
@@ -150,19 +150,19 @@ def by_probs(x):
 
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode(Path(kit.__file__).read_text())[:500]
 with torch.inference_mode():
-    of_target = target(torch.tensor([ids]))[0]          # logits (500, V), one row for each place
+    of_target = target(torch.tensor([ids]))[0]          # logits (500, V), one (V,) for each place
 
-rows, counts = [], {}
+lines, counts = [], {}
 for way in (by_exp, in_float16, in_bfloat16, by_probs):
     greedy = way(of_target)
     nan = int(greedy.isnan().any(-1).sum())
     torn = int((greedy.amax(-1) < 1).sum())             # no token has probability 1
     counts[way.__name__] = nan, torn
-    rows.append([way.__name__, nan, torn])
-table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
+    lines.append([way.__name__, nan, torn])
+table([f"of {len(ids)} places", "are nan", "have two first places"], lines)
 
 # %% [markdown]
 # *Answer:* at all 500 of them.
@@ -175,11 +175,11 @@ table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
 
 
 # %%
-def draft_and_score(target, draft, ids, gamma, dice, warp):
+def draft_and_score(target, draft_model, ids, gamma, dice, warp):
     """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
     tokens, q_draft = [], []
     for _ in range(gamma):
-        logits = draft(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
+        logits = draft_model(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
         q_draft.append(warp(logits))                                            # NEW
         tokens.append(dice.pick(q_draft[-1]))
     logits = target(torch.tensor([ids + tokens]))[0, -gamma - 1:]               # (gamma + 1, V)
@@ -191,9 +191,9 @@ def draft_and_score(target, draft, ids, gamma, dice, warp):
 
 
 # %%
-def round_by_hand(target, draft, ids, gamma, dice, warp):
+def round_by_hand(target, draft_model, ids, gamma, dice, warp):
     """-> draft tokens, how many are accepted, and the token that follows those."""
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice, warp)
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice, warp)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -201,11 +201,11 @@ def round_by_hand(target, draft, ids, gamma, dice, warp):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def write(target, draft, ids, gamma, new, dice, warp):
+def write(target, draft_model, ids, gamma, new, dice, warp):
     """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        tokens, accepted, token = round_by_hand(target, draft, text, gamma, dice, warp)
+        tokens, accepted, token = round_by_hand(target, draft_model, text, gamma, dice, warp)
         rounds.append((*tokens[:accepted], token))
         text += rounds[-1]
     return tuple(rounds)
@@ -264,9 +264,9 @@ table(["sampling", "paths", "off by"],
 exact = load_pair(dtype=torch.float64)
 prompt = tokenizer.encode("def area(radius):\n")
 plain = list(generate(exact.target, prompt, 32, temperature=0))
-done = list(speculate(exact.target, ModelDrafter(exact.draft, 4), prompt, 32, temperature=0))
+done = list(speculate(exact.target, ModelDrafter(exact.draft_model, 4), prompt, 32, temperature=0))
 with torch.inference_mode():
-    rounds = write(exact.target, exact.draft, prompt, 4, 32, OneRow(),
+    rounds = write(exact.target, exact.draft_model, prompt, 4, 32, OneRow(),
                    lambda x: probs(x, temperature=0))
 by_hand = list(sum(rounds, ()))[:32]
 assert plain == tokens_of(done) == by_hand
@@ -299,10 +299,10 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     logits = target(text + drafted)[-gamma - 1:]
     for i, x in enumerate(drafted):

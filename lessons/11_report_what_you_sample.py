@@ -13,7 +13,7 @@
 # - Which distribution is a draft token *drawn* from?
 # - Which distribution is *told* to the rule as q_draft?
 #
-# The rule cannot check the answers, since it only gets a token and two rows of numbers. We use the
+# The rule cannot check the answers, since it only gets a token and two distributions. We use the
 # rule of *Accept or replace* and the round of *A draft and a bonus*.
 
 # %%
@@ -47,7 +47,7 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would wait fo
 # | [.8, .2], which is not true | .5 / .8 = .625 | always token 1 | [.625, .375] |
 # | [1, 0], which is true | .5 / 1 = .5 | always token 1 | [.5, .5] |
 #
-# The first row is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
+# The first line is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
 # never happens, and so it accepts token 0 too often.
 #
 # A third way is to draw from [.8, .2] and to report just that. *Guess first:* what comes out?
@@ -85,11 +85,11 @@ table(["p_target [.5, .5]", "0 comes out", "1 comes out"],
 
 
 # %%
-def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
+def draft_and_score(target, draft_model, ids, gamma, dice, asked, drawn, told):
     """-> gamma draft tokens; q_draft, gamma distributions; p_target, gamma + 1 of them."""
     tokens, q_draft = [], []
     for _ in range(gamma):
-        logits = draft(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
+        logits = draft_model(torch.tensor([ids + tokens]))[0, -1]                     # (V,)
         tokens.append(dice.pick(drawn(logits)))                                 # NEW
         q_draft.append(told(logits))                                            # NEW
     logits = target(torch.tensor([ids + tokens]))[0, -gamma - 1:]               # (gamma + 1, V)
@@ -101,9 +101,9 @@ def draft_and_score(target, draft, ids, gamma, dice, asked, drawn, told):
 
 
 # %%
-def round_by_hand(target, draft, ids, gamma, dice, *way):
+def round_by_hand(target, draft_model, ids, gamma, dice, *way):
     """-> draft tokens, how many are accepted, and the token that follows those."""
-    tokens, q_draft, p_target = draft_and_score(target, draft, ids, gamma, dice, *way)
+    tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice, *way)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
             residual = (p_target[i] - q_draft[i]).clamp(min=0)
@@ -111,11 +111,11 @@ def round_by_hand(target, draft, ids, gamma, dice, *way):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def write(target, draft, ids, gamma, new, dice, *way):
+def write(target, draft_model, ids, gamma, new, dice, *way):
     """Rounds until `new` tokens or more are written: ((4, 5), (0,)) is two rounds, three tokens."""
     rounds, text = [], list(ids)
     while len(text) < len(ids) + new:
-        tokens, accepted, token = round_by_hand(target, draft, text, gamma, dice, *way)
+        tokens, accepted, token = round_by_hand(target, draft_model, text, gamma, dice, *way)
         rounds.append((*tokens[:accepted], token))
         text += rounds[-1]
     return tuple(rounds)
@@ -132,7 +132,7 @@ def write(target, draft, ids, gamma, new, dice, *way):
 # | all warped | warped | warped | warped |
 # | drawn warped, told raw | warped | warped | raw |
 # | target left raw | raw | warped | warped |
-# | draft left raw | warped | raw | raw |
+# | draft model left raw | warped | raw | raw |
 #
 # The second and the third have been in use. The *zoo* in nanospec/proof/zoo is our collection of
 # bugs that real programs had, each planted on purpose to test the tests. There these two are called
@@ -155,7 +155,7 @@ def warped(logits):
 ways = {"all warped": (warped, warped, warped),
         "drawn warped, told raw": (warped, warped, probs),      # WRONG: not told what was drawn
         "target left raw": (probs, warped, warped),             # WRONG: not what was asked for
-        "draft left raw": (warped, probs, probs)}
+        "draft model left raw": (warped, probs, probs)}
 big = TableModel(4, seed=33, zeros=0.5)
 small = TableModel(4, seed=83, zeros=0.5)
 small.logits = (big.logits.softmax(-1) + small.logits.softmax(-1)).log()
@@ -190,26 +190,27 @@ def by_library(dice):
 assert distance(walk(by_library)[0], asked)[1] < 1e-12
 
 # %%
-rows = []
+lines = []
 for name in ways:
     far = ["< 1e-12" if number < 1e-12 else f"{number:.3f}" for number in off[name]]
-    rows.append([name, f"{pace[name]:.2f}", *far])
-table(["way", "tokens per target call", "off from what was asked", "off from the raw target"], rows)
+    lines.append([name, f"{pace[name]:.2f}", *far])
+table(["way", "tokens per target call", "off from what was asked", "off from the raw target"],
+      lines)
 
 # %% [markdown]
-# *Answer:* *all warped* and *draft left raw*.
+# *Answer:* *all warped* and *draft model left raw*.
 #
-# Read the table row by row.
+# Read the table line by line.
 #
 # - *All warped* is exact.
 # - *Drawn warped, told raw* is off from both distributions, and yet it brings the most tokens per
 #   call. A wrong rule can look fast.
 # - *Target left raw* is exact for a distribution that the user did not ask for.
-# - *Draft left raw* is exact, like the last row of the first table, because the rule is told the
-#   truth. It accepts less often here, since the two distributions are less alike.
+# - *Draft model left raw* is exact, like the last line of the first table, because the rule is told
+#   the truth. It accepts less often here, since the two distributions are less alike.
 #
-# The draft may have any settings, as long as the rule is told of them. Which settings are best for
-# speed is another question, and we ask it for temperature.
+# The draft model may have any settings, as long as the rule is told of them. Which settings are
+# best for speed is another question, and we ask it for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
@@ -246,19 +247,19 @@ table(["beta at T =", "0", "1", "10"],
 # greatest if the draft model stays at T = 1?
 
 # %%
-target, draft, tokenizer = load_pair()
+target, draft_model, tokenizer = load_pair()
 human = tokenizer.encode(Path(nanospec.text.__file__).read_text())
 ids = human[:500]
 with torch.inference_mode():
     of_target = target(torch.tensor([ids]))[0]                  # logits (500, V)
-    of_draft = draft(torch.tensor([ids]))[0]
+    of_draft = draft_model(torch.tensor([ids]))[0]
 
 temperatures = [0, 0.25, 0.5, 0.8, 1, 1.5, 2]
 both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T in temperatures]
 only = [acceptance(probs(of_target, T), probs(of_draft, 1)).mean().item() for T in temperatures]
 table(["a human's text, T =", *map(str, temperatures)],
       [["alpha, both models at T", *(f"{number:.2f}" for number in both)],
-       ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
+       ["alpha, target at T, draft model at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
 # *Answer:* it rises. A draft model that stays at 1 fits best where the target is near 1, too.
@@ -295,7 +296,7 @@ own, sure = {}, {}
 with torch.inference_mode():
     for T in (0, 1, 2):
         text = continued(beginnings, T, 100)
-        written = target(text)[:, 31:-1], draft(text)[:, 31:-1]
+        written = target(text)[:, 31:-1], draft_model(text)[:, 31:-1]
         own[T] = acceptance(*(probs(logits, T) for logits in written)).mean().item()
         sure[T] = [probs(logits).amax(-1).mean().item() for logits in written]
 sure_of_human = [probs(logits).amax(-1).mean().item() for logits in (of_target, of_draft)]
@@ -312,7 +313,7 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # *Answer:* higher. At T = 0 the target writes what it is sure of, and the draft model is surer
 # there, too. The last table has both.
 #
-# Both rows of alpha are right, and they answer different questions.
+# Both lines of alpha are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.
@@ -331,10 +332,10 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # *Guess first:* which line is wrong, and what does it do to the text?
 
 # %%
-def public_round(target, draft, text, gamma, T, dice):
+def public_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         likeliest = q[-1] * (q[-1] >= q[-1].topk(2).values[-1])         # top-k, with k = 2
         drafted.append(dice.pick(likeliest))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)

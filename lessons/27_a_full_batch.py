@@ -8,7 +8,7 @@
 # the same advantage a second time. This lesson measures where it ends, and lets a server choose its
 # draft length accordingly.
 #
-# A *row* is the place of one text in the batch here. *gamma* is the number of draft tokens in a
+# A *row* is the place of one text in the batch. *gamma* is the number of draft tokens in a
 # round, and *alpha* the mean probability that one of them is accepted.
 
 # %%
@@ -44,8 +44,8 @@ from nanospec.theory import acceptance, expected_tokens
 
 # %%
 torch.set_num_threads(1)
-target, draft, _ = pair = load_pair()
-autotune(target, draft, rows=16)                    # the fastest data type and layout for 16 texts
+target, draft_model, _ = pair = load_pair()
+autotune(target, draft_model, rows=16)  # the fastest data type and layout for 16 texts
 quiet = Quiet(lambda: step_seconds(target, context=96, repeats=3))
 
 size = weight_bytes(target)
@@ -120,7 +120,7 @@ def plain_steps(ids):
 @torch.inference_mode()
 def rounds_of_many(ids, gamma):
     """Each round gives every text 1 to gamma + 1 tokens."""
-    (text, cache, dice), drafter = begin(ids), ModelDrafter(draft, gamma)
+    (text, cache, dice), drafter = begin(ids), ModelDrafter(draft_model, gamma)
     drafter.begin(text)
     drafter.read(text, range(len(ids)), None)
     kv_length = text.tokens.shape[1]                # slots of the cache to read
@@ -138,12 +138,12 @@ def rounds_of_many(ids, gamma):
 gains = {}
 for rows in counts:
     plain = min(timed(plain_steps(starts[:rows]))[1][1:])       # the first step reads the prompts
-    c = draft_seconds(draft, 96, rows=rows, repeats=3) / took[rows, 1]
+    c = draft_seconds(draft_model, 96, rows=rows, repeats=3) / took[rows, 1]
     for gamma in gammas:
         done, seconds = timed(rounds_of_many(starts[:rows], gamma))
         betas, lengths = [], []
-        for draft_of, p_target, _, accepted, _ in done:
-            beta = acceptance(p_target[:, :-1], draft_of.q_draft[:, 1:])        # (B, gamma)
+        for draft_model_of, p_target, _, accepted, _ in done:
+            beta = acceptance(p_target[:, :-1], draft_model_of.q_draft[:, 1:])        # (B, gamma)
             betas.append(beta[torch.arange(gamma) <= accepted[:, None]])
             lengths.append(accepted + 1.0)
         alpha, tokens = torch.cat(betas).mean().item(), torch.cat(lengths).mean().item()
@@ -151,7 +151,8 @@ for rows in counts:
         predicted = expected_tokens(alpha, gamma) / (gamma * c + v)
         gains[rows, gamma] = alpha, c, v, tokens, predicted, tokens * plain / min(seconds[1:])
 table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predicted", "measured"],
-      [[rows, gamma, *(f"{number:.2f}" for number in row)] for (rows, gamma), row in gains.items()])
+      [[rows, gamma, *(f"{number:.2f}" for number in line)]
+       for (rows, gamma), line in gains.items()])
 
 # %% [markdown]
 # *Answer:* the longer one for one text, as a rule, and the shorter one for 32. Read the column
@@ -182,10 +183,10 @@ def round_takes(rows, gamma):
     return ends[0] + share * (ends[1] - ends[0])
 
 
-mean_alpha = sum(row[0] for row in gains.values()) / len(gains)
+mean_alpha = sum(line[0] for line in gains.values()) / len(gains)
 chosen = {}
 for rows in 1, 2, 4, 8, 16, 24, 32:
-    drafter = ByLoad(draft, round_takes, most=6)
+    drafter = ByLoad(draft_model, round_takes, most=6)
     drafter.acceptance, drafter.gamma = Acceptance(torch.tensor([mean_alpha])), 0
     chosen[rows] = drafter.best(rows)
 print(f"\nalpha {mean_alpha:.2f}")

@@ -124,23 +124,23 @@ table(["walked: both texts together", "off by"],
 # ## No padding
 #
 # A call is a rectangle, and now the rows have different lengths. If the target computed the whole
-# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long row, and
-# only attention needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands in
-# the target's place and does this.
+# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long line,
+# and only attention needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands
+# in the target's place and does this.
 #
 # *Guess first:* there are 16 texts, with four draft tokens for one of them and one for each of the
 # others. How much longer does the rectangle take?
 
 # %%
 torch.set_num_threads(1)
-target, draft, _ = pair = load_pair()
-autotune(target, draft, rows=16)                    # the fastest data type and layout for 16 texts
+target, draft_model, _ = pair = load_pair()
+autotune(target, draft_model, rows=16)  # the fastest data type and layout for 16 texts
 B, n = 16, 5
 text = Text([ids[:16] for ids in held_out_prompts(pair, B)], 64, target.config.vocab_size)
 cache = prefill(target, text)[0]
 drafted = torch.zeros(B, n, dtype=torch.int64)
 exist = torch.tensor([b * n + i for b in range(B) for i in range(n if b == 0 else 2)])
-ragged, saved = Ragged(target, ModelDrafter(draft, n - 1)), {}
+ragged, saved = Ragged(target, ModelDrafter(draft_model, n - 1)), {}
 with torch.inference_mode():
     for name, ragged.exist in (f"{B} x {n} tokens", None), (f"the {len(exist)} that exist", exist):
         calls = timed(ragged(drafted, cache, 32) for _ in range(8))[1]
@@ -156,7 +156,7 @@ table(["the target computes", "ms"], [[name, f"{ms:.2f}"] for name, ms in saved.
 
 # %%
 step = step_seconds(target, 1, 96, rows=B, repeats=3)
-c = draft_seconds(draft, 96, rows=B, repeats=3) / step
+c = draft_seconds(draft_model, 96, rows=B, repeats=3) / step
 print(f"\nwith {B} texts, c is {c:.2f}: "
       f"drafting four tokens for each costs {4 * c:.2f} target steps")
 figures.budget({name: [survival for survival, _, its in slots if its == name] for name in chances},

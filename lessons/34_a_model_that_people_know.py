@@ -35,10 +35,10 @@ from nanospec.speculate import speculate, tokens_of
 
 torch.set_num_threads(1)
 try:
-    target, draft, tokenizer = pair = load_pair("smollm2")
+    target, draft_model, tokenizer = pair = load_pair("smollm2")
 except NanospecError as error:
     sys.exit(f"This lesson needs a model of others. {error}")
-how = autotune(target, draft)
+how = autotune(target, draft_model)
 print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how}")
 
 # %% [markdown]
@@ -51,16 +51,17 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 
 # %%
 GAMMA = 4
-ours, rows = load_pair(), []
-autotune(ours.target, ours.draft)
-measured = {"SmolLM2": measure_costs(target, draft, [2, 3, 5, 9], turns=5),
-            "our own": measure_costs(ours.target, ours.draft, [2, 3, 5, 9], turns=5)}
-for (name, costs), both in zip(measured.items(), ((target, draft), (ours.target, ours.draft))):
+ours, lines = load_pair(), []
+autotune(ours.target, ours.draft_model)
+measured = {"SmolLM2": measure_costs(target, draft_model, [2, 3, 5, 9], turns=5),
+            "our own": measure_costs(ours.target, ours.draft_model, [2, 3, 5, 9], turns=5)}
+for (name, costs), both in zip(measured.items(),
+                               ((target, draft_model), (ours.target, ours.draft_model))):
     count = [sum(p.numel() for p in model.parameters()) for model in both]
-    rows.append([name, *(f"{number:,}" for number in count), f"{costs.c:.2f}",
-                 *(f"{costs.v[m]:.2f}" for m in costs.v)])
+    lines.append([name, *(f"{number:,}" for number in count), f"{costs.c:.2f}",
+                  *(f"{costs.v[m]:.2f}" for m in costs.v)])
 costs = measured["SmolLM2"]
-table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], rows,
+table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], lines,
       "parameters of both, and what a draft step and a call on m tokens cost, in plain steps")
 
 # %% [markdown]
@@ -88,7 +89,8 @@ chosen = {"story": asked[2], "question": asked[16], "rewriting": asked[9]}
 found, betas, rounds_of = [], {}, {}
 for kind, ids in chosen.items():
     calls = {}
-    for name, drafter in (("draft model", ModelDrafter(draft, GAMMA)), ("copies", SuffixDrafter())):
+    for name, drafter in (("draft model", ModelDrafter(draft_model, GAMMA)),
+                          ("copies", SuffixDrafter())):
         rounds = list(speculate(target, drafter, ids, NEW, temperature=0, stop=tokenizer.ends))
         calls[name], rounds_of[kind, name] = len(tokens_of(rounds)) / len(rounds), rounds
     betas[kind] = [mean(column) for column in betas_of(rounds_of[kind, "draft model"])]
@@ -101,7 +103,8 @@ table(["request", "tokens per call: draft model", "copies", "draft model: expect
 shown = "".join(f"[{tokenizer.decode(done.emitted)}]"
                 for done in rounds_of["story", "draft model"][:14])
 print(f"\nthe story begins, a bracket for each call: {shown}")
-figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) for row in found})
+figures.a_model_that_people_know(betas, {
+    line[0]: (float(line[1]), float(line[2])) for line in found})
 
 # %% [markdown]
 # *Answer:* the copies help most where a text is rewritten. The draft model helps everywhere, and
@@ -121,17 +124,18 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 # ## A draft model that speaks a sixth of the vocabulary
 #
 # The output head is the largest part of a small draft model. With all 49,152 tokens it would have
-# 28 million weights, nearly four times as many as everything else. So it has rows for 8,192 tokens
-# alone, the most frequent ones in the target's own texts.
+# 28 million weights, nearly four times as many as everything else. So it has scores for 8,192
+# tokens alone, the most frequent ones in the target's own texts.
 #
 # *Guess first:* the target may write any of its tokens. What happens when it writes one that the
 # draft model does not have?
 
 # %%
 ids = torch.tensor(sum((tokens_of(rounds_of[kind, "draft model"]) for kind in chosen), []))
-known = torch.isin(ids, draft.ids).float().mean().item()
-print(f"\n{len(draft.ids):,} tokens: {len(draft.ids) / target.config.vocab_size:.0%} of the "
-      f"vocabulary, and {known:.1%} of the answers above")
+known = torch.isin(ids, draft_model.ids).float().mean().item()
+spoken = len(draft_model.ids)
+print(f"\n{spoken:,} tokens: {spoken / target.config.vocab_size:.0%} of the vocabulary, and "
+      f"{known:.1%} of the answers above")
 
 
 class Without:

@@ -36,22 +36,22 @@ def product_of(*parts: Distribution) -> Distribution:
 class Mixture:
     """The language model of a mixture of two tables. mix: (q_draft (..., V), p_target (..., V)) -> pi (..., V)."""
 
-    def __init__(self, target: TableModel, draft: TableModel, mix: Callable):
-        self.target, self.draft, self.mix = target, draft, mix
+    def __init__(self, target: TableModel, draft_model: TableModel, mix: Callable):
+        self.target, self.draft_model, self.mix = target, draft_model, mix
         self.config, self.new_cache = target.config, target.new_cache
         self.device, self.dtype = target.device, target.dtype
 
     def __call__(self, *call, layers: Sequence[int] = (), **more) -> torch.Tensor:
-        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft))
+        p_target, q_draft = (model(*call, **more).softmax(-1) for model in (self.target, self.draft_model))
         return self.mix(q_draft, p_target).log()
 
 
-def expected_accepted(target, draft, prefix: list[int], gamma: int, **settings) -> float:
+def expected_accepted(target, draft_model, prefix: list[int], gamma: int, **settings) -> float:
     """Draft tokens accepted on average of gamma, after `prefix`, without a cache."""
     if gamma == 0:
         return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft))
-    return sum(weight * (1 + expected_accepted(target, draft, [*prefix, x], gamma - 1, **settings))
+    p_target, q_draft = (probs(model(torch.tensor([prefix]))[0, -1], **settings) for model in (target, draft_model))
+    return sum(weight * (1 + expected_accepted(target, draft_model, [*prefix, x], gamma - 1, **settings))
                for x, weight in enumerate(p_target.minimum(q_draft).tolist()) if weight > 0)
 
 
@@ -102,13 +102,13 @@ def sequential_acceptance(p_target: torch.Tensor, q_draft: torch.Tensor, k: int,
 
 
 def expected_of(topology: Sequence[int], accepted: Sequence[float]) -> float:
-    """Tokens that a round emits: for every row the chance that its whole path is accepted, added up.
+    """Tokens that a round emits: for every node the chance that its whole path is accepted, added up.
 
-    A row that is reached has its i-th child accepted with accepted[i]. The root counts 1, for the replacement or the
+    A node that is reached has its i-th child accepted with accepted[i]. The root counts 1, for the replacement or the
     bonus token. Example: expected_of(shape(2, 1), [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
     """
-    chance = [1.0]                              # of every row
-    children: Counter[int] = Counter()          # of every row, those met so far
+    chance = [1.0]                              # of every node
+    children: Counter[int] = Counter()          # of every node, those met so far
     for parent in topology[1:]:
         chance.append(chance[parent] * accepted[children[parent]])
         children[parent] += 1

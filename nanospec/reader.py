@@ -49,11 +49,11 @@ class GPTReader:
         """How the round ended, as for Drafter. Nothing to do: the next `start` rolls back."""
 
 
-def reader_of(draft: Any, gamma: int) -> Any:
-    """What runs `draft` over chains of up to gamma tokens: a reader that it brings, or GPTReader.
+def reader_of(draft_model: Any, gamma: int) -> Any:
+    """What runs a draft model over chains of up to gamma tokens: its own reader, or GPTReader.
 
     RequestError where the draft model cannot draft that many, or is none.
     """
-    if not hasattr(draft, "reader"):
-        check_model("the draft model", draft)
-    return draft.reader(gamma) if hasattr(draft, "reader") else GPTReader(draft)
+    if not hasattr(draft_model, "reader"):
+        check_model("the draft model", draft_model)
+    return draft_model.reader(gamma) if hasattr(draft_model, "reader") else GPTReader(draft_model)

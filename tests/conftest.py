@@ -138,8 +138,8 @@ def load_once():
 
     def copied(*source, **options):
         pair = loaded(*source, **options)
-        target, draft = deepcopy((pair.target, pair.draft))             # together: a draft model may hold its target
-        return pair._replace(target=target, draft=draft)
+        target, draft_model = deepcopy((pair.target, pair.draft_model))  # together: a draft model may hold its target
+        return pair._replace(target=target, draft_model=draft_model)
     return copied
 
 
@@ -198,7 +198,7 @@ def packed(lesson, monkeypatch):
 
     def loaded(*source, **options):
         pair = load_pair(*source, **options)
-        return pair._replace(target=relaid(pair.target), draft=relaid(pair.draft))
+        return pair._replace(target=relaid(pair.target), draft_model=relaid(pair.draft_model))
     monkeypatch.setattr(files, "load_pair", loaded)
 
 

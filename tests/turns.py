@@ -49,12 +49,12 @@ def work() -> None:
     text = torch.randint(1024, (48,)).tolist()
     for line in sys.stdin:
         (name, drafter, rule), (temperature, number) = json.loads(line)
-        draft = gpt
+        draft_model = gpt
         if name != "gpt":
             torch.manual_seed(3)
             kind = LEARNED[name]
-            draft = kind(1024, 384, **kind.sizes_for(target.config)).attach(target).requires_grad_(False).eval()
-        method = method_of(target, draft, drafter, rule, gamma=most_drafted(drafter, draft, 4))
+            draft_model = kind(1024, 384, **kind.sizes_for(target.config)).attach(target).requires_grad_(False).eval()
+        method = method_of(target, draft_model, drafter, rule, gamma=most_drafted(drafter, draft_model, 4))
         ids = text[:12] * 4 if number else text
         rounds, seconds = timed(method.run(ids, max_new_tokens=48, temperature=temperature, seed=5))
         after = seconds[1:] or seconds

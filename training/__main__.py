@@ -85,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args.out.mkdir(parents=True, exist_ok=True)         # if it cannot be written, that shows now
     training.save()
     if run(training, held, console, args.minutes):
-        target, draft = ((args.weights, args.out / f"{args.name}.pt") if args.weights
+        target, draft_model = ((args.weights, args.out / f"{args.name}.pt") if args.weights
                          else (args.out, args.name))
-        console.print("Next: nanospec demo --weights", shlex.quote(str(target)), "--draft",
-                      shlex.quote(str(draft)), markup=False, soft_wrap=True)
+        console.print("Next: nanospec demo --weights", shlex.quote(str(target)), "--draft-model",
+                      shlex.quote(str(draft_model)), markup=False, soft_wrap=True)
     return 0
 
 
@@ -157,15 +157,15 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
 
     training = KeptTraining(target, plan, args.seed, kept, tokenizer, args.out,
                             compiled=compiles(args), loss=args.loss)
-    draft = training.model
+    draft_model = training.model
     if begun:
-        if draft.sizes != begun.sizes:
+        if draft_model.sizes != begun.sizes:
             raise PairError(f"{args.begin} is of other sizes: {begun.sizes}")
-        draft.load_state_dict(begun.state_dict())
-    if draft.ids is not None:
-        share = torch.isin(training.ids, draft.ids).float().mean().item()
-        console.print(f"{args.name} drafts {len(draft.ids):,} tokens, which are {share:.1%} of "
-                      "these texts")
+        draft_model.load_state_dict(begun.state_dict())
+    if draft_model.ids is not None:
+        share = torch.isin(training.ids, draft_model.ids).float().mean().item()
+        console.print(f"{args.name} drafts {len(draft_model.ids):,} tokens, which are {share:.1%} "
+                      "of these texts")
     return training, None
 
 

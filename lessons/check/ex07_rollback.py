@@ -16,7 +16,7 @@ from lessons.oracles import expected_accepted
 from nanospec.proof.walk import target_distribution, walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
-TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
+TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
 
 
@@ -39,16 +39,16 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 
     Returns those, how many draft tokens the second round accepted, and what the first one wrote.
     """
-    text, first, target, draft = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT)
+    text, first, target, draft_model = list(IDS), (), SlotCache(TARGET), SlotCache(DRAFT_MODEL)
     for _ in range(2):
-        feed, drafted, q_draft = text[min(draft.valid, len(text) - 1):], [], []
+        feed, drafted, q_draft = text[min(draft_model.valid, len(text) - 1):], [], []
         for _ in range(GAMMA):
-            q_draft.append(draft.read(feed)[-1])
+            q_draft.append(draft_model.read(feed)[-1])
             drafted.append(dice.pick(q_draft[-1]))
             feed = drafted[-1:]
         p_target = target.read(text[min(target.valid, len(text) - 1):] + drafted)[-GAMMA - 1:]
         accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
-        target.valid, draft.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
+        target.valid, draft_model.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
         text += [*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft))]
         first = first or tuple(text[len(IDS):])
     while len(text) < len(IDS) + NEW:
@@ -59,10 +59,10 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 def slots_of(valid_slots: Callable, length: int, gamma: int, accepted: int) -> tuple[int, int]:
     returns = "two ints, 0 or more"
     found = valid_slots(length, gamma, accepted)
-    target, draft = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
-    if min(target, draft) < 0:
+    target, draft_model = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
+    if min(target, draft_model) < 0:
         raise Failure(f"valid_slots must return {returns}; it returned {found!r:.80}")
-    return target, draft
+    return target, draft_model
 
 
 def contract(f) -> None:
@@ -71,8 +71,8 @@ def contract(f) -> None:
 
 def worked(f) -> list[Seen]:
     def slots() -> dict:
-        return dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2)))
-    return [values("length 10, gamma 4, accepted 2", slots, {"target": 12, "draft": 12})]
+        return dict(zip(("target", "draft model"), slots_of(f.valid_slots, 10, 4, 2)))
+    return [values("length 10, gamma 4, accepted 2", slots, {"target": 12, "draft model": 12})]
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +93,7 @@ def exact(f) -> list[Seen]:
 
 
 def pace(f) -> list[Seen]:
-    """A draft that reads a stale slot drafts for another text: nothing is wrong but how many tokens are accepted."""
+    """A draft model that reads a stale slot drafts for another text: only how many tokens are accepted is wrong."""
     def accepted() -> dict:
         return {"draft tokens accepted": sum(weight * n for (_, n, _), weight in walked(f.valid_slots)[0].items())}
     return [values("the second round, on average", accepted, {"draft tokens accepted": accepted_at_best()})]
@@ -102,7 +102,8 @@ def pace(f) -> list[Seen]:
 @lru_cache(maxsize=None)
 def accepted_at_best() -> float:
     found, _ = walk(lambda dice: first_of(OneRow(dice)))
-    return sum(weight * expected_accepted(TARGET, DRAFT, [*IDS, *first], GAMMA) for first, weight in found.items())
+    return sum(weight * expected_accepted(TARGET, DRAFT_MODEL, [*IDS, *first], GAMMA)
+               for first, weight in found.items())
 
 
 def first_of(dice) -> tuple[int, ...]:
@@ -112,7 +113,7 @@ def first_of(dice) -> tuple[int, ...]:
     def next_of(count, p_target, q_draft):
         accepted.append(count)
         return next_weights(count, p_target, q_draft)
-    new = play_round(dice, TARGET, DRAFT, next_of=next_of)
+    new = play_round(dice, TARGET, DRAFT_MODEL, next_of=next_of)
     return new[:accepted[0] + 1]
 
 
@@ -125,7 +126,7 @@ def nothing_twice(f) -> list[Seen]:
     return [values(f"slots of the {whose}'s cache that need not be read again",
                    lambda side=side: {name: slots_of(f.valid_slots, *case)[side] for name, case in cases.items()},
                    {name: length + min(k, gamma - side) for name, (length, gamma, k) in cases.items()})
-            for side, whose in enumerate(("target", "draft"))]
+            for side, whose in enumerate(("target", "draft model"))]
 
 
 EXERCISE = Exercise(
@@ -172,7 +173,7 @@ EXERCISE = Exercise(
     ("Write down the text after the round. Which of its tokens has each model seen as input?",
      "The target has read all draft tokens, of which `accepted` are text. The draft model has read one fewer. Neither "
      "has read the new token.",
-     "target: length + accepted. draft: the same, but never more than length + gamma - 1"),
+     "target: length + accepted. draft model: the same, but never more than length + gamma - 1"),
     [("nanospec.reader", "GPTReader.start", "self.cache.length", "self.cache.length"),
      ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")],
     speed="accepted in the next round")

@@ -11,12 +11,12 @@ from lessons.check.rounds import IDS, TARGET
 from lessons.check.seen import Seen, values
 from lessons.kit import OneRow
 from nanospec.dice import Dice
-from nanospec.proof.tables import DRAFT, TABLE
+from nanospec.proof.tables import DRAFT_MODEL, TABLE
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.proof.zoo import BUGS, CONTROLS
 from nanospec.judge.known_bugs import AS_IT_SHIPS, sampler_with
 
-TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
+TASK = {"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3, "gamma": 1, "temperature": 0.7}
 MANY = 500              # samples: code that draws this many is slow, not in an endless loop
 KNOWN = {bug.name: bug for bug in [AS_IT_SHIPS, *BUGS, *CONTROLS]}
 GIVEN = {"as it ships": 1, "no-bonus": 1, "residual-is-target": 0, "row-before": 0, "bonus-from-draft": 0}

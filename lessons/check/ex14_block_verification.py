@@ -15,17 +15,17 @@ from nanospec.proof.walk import target_distribution, walk
 
 
 def nearly(target, off: float):
-    """A draft that is that little off."""
-    draft = seeds.table(target.config.vocab_size, 999, zeros=0)
-    draft.logits = target.logits + off * draft.logits
-    return draft
+    """A draft model that is that little off."""
+    draft_model = seeds.table(target.config.vocab_size, 999, zeros=0)
+    draft_model.logits = target.logits + off * draft_model.logits
+    return draft_model
 
 
-def with_a_choice(target, draft, ids) -> bool:
+def with_a_choice(target, draft_model, ids) -> bool:
     """At a cut after some first token two tokens are left, so that it matters by which weights one is drawn."""
-    p_target, q_draft = distribution_of(target, ids), distribution_of(draft, ids)
+    p_target, q_draft = distribution_of(target, ids), distribution_of(draft_model, ids)
     return any(int((min(1.0, float(p_target[x] / q_draft[x])) * distribution_of(target, (*ids, x))
-                    > distribution_of(draft, (*ids, x))).sum()) > 1 and p_target[x] < q_draft[x]
+                    > distribution_of(draft_model, (*ids, x))).sum()) > 1 and p_target[x] < q_draft[x]
                for x in range(len(p_target)))
 
 
@@ -61,32 +61,33 @@ def judged_by(f, drafted: list[int], q_draft, p_target, dice) -> tuple[int, int]
     return accepted, token(last, p_target.shape[1], "verify_block, as its second,")
 
 
-def one_round(f, dice, target, draft, ids, gamma) -> tuple[int, tuple[int, ...]]:
+def one_round(f, dice, target, draft_model, ids, gamma) -> tuple[int, tuple[int, ...]]:
     """How many of gamma draft tokens are accepted, and what the round has written."""
     drafted, q_draft = [], []
     for _ in range(gamma):
-        q_draft.append(distribution_of(draft, (*ids, *drafted)))
+        q_draft.append(distribution_of(draft_model, (*ids, *drafted)))
         drafted.append(dice.pick(q_draft[-1]))
     p_target = [distribution_of(target, (*ids, *drafted[:i])) for i in range(gamma + 1)]
     accepted, last = judged_by(f, drafted, torch.stack(q_draft), torch.stack(p_target), dice)
     return accepted, (*drafted[:accepted], last)
 
 
-def written(f, dice, target, draft, ids, gamma) -> tuple[int, ...]:
+def written(f, dice, target, draft_model, ids, gamma) -> tuple[int, ...]:
     """A round, and the target alone up to gamma + 1 tokens."""
-    text = one_round(f, dice, target, draft, ids, gamma)[1]
+    text = one_round(f, dice, target, draft_model, ids, gamma)[1]
     while len(text) < gamma + 1:
         text += (dice.pick(distribution_of(target, (*ids, *text))),)
     return text
 
 
-def most_accepted(target, draft, ids, gamma, w=1.0) -> float:
+def most_accepted(target, draft_model, ids, gamma, w=1.0) -> float:
     """Draft tokens 1 to i are all accepted with the mean of w_i; added up."""
     if gamma == 0:
         return 0.0
-    both = zip(distribution_of(target, ids).tolist(), distribution_of(draft, ids).tolist())
+    both = zip(distribution_of(target, ids).tolist(), distribution_of(draft_model, ids).tolist())
     after = {x: (q, min(1.0, w * p / q)) for x, (p, q) in enumerate(both) if q > 0}
-    return sum(q * (w_x + most_accepted(target, draft, (*ids, x), gamma - 1, w_x)) for x, (q, w_x) in after.items())
+    return sum(q * (w_x + most_accepted(target, draft_model, (*ids, x), gamma - 1, w_x))
+               for x, (q, w_x) in after.items())
 
 
 def numbers(f, ratios) -> list[float]:
@@ -158,10 +159,10 @@ EXERCISE = Exercise(
     {"worked number": worked, "weights": lambda f: [weights_of(f, ratios) for ratios in RATIOS],
      "exact distribution": exact, "accepted as often as it can be": pace},
     WRONGS,
-    ("A ratio of 1/2 and then one of 2: does the target like the two draft tokens together less than the draft does? "
-     "Which running product says so, and may it ever exceed 1?",
+    ("A ratio of 1/2 and then one of 2: does the target like the two draft tokens together less than the draft model "
+     "does? Which running product says so, and may it ever exceed 1?",
      "Go from the longest cut to the shortest and make the first whose coin says accept: no other coin is needed then. "
-     "Behind the last draft token there is no distribution of the draft.",
+     "Behind the last draft token there is no q_draft.",
      "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
      "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
     [("nanospec.methods.rules.block", "verify_block", "ws = [", "w = torch.stack"),

@@ -18,7 +18,7 @@ from lessons.oracles import completed, product_of
 from nanospec.proof.walk import target_distribution, walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
-TARGET, DRAFT = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
+TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
 IDS, GAMMAS, NEW = ((1, 0, 1), (0,)), (2, 0), 2
 N = 16                  # as wide as all texts and caches here
 NOTHING = 1             # follows a text in the small cases, as if it were text; in the walk, a 0
@@ -133,7 +133,7 @@ def play(f, dice) -> tuple[tuple[int, ...], ...]:
         for b, cache in enumerate(caches):
             text, drafted, q_draft, p_target = tokens[b, :length[b]].tolist(), [], [], []
             for _ in range(gamma):
-                q_draft.append(distribution_of(DRAFT, (*text, *drafted)))
+                q_draft.append(distribution_of(DRAFT_MODEL, (*text, *drafted)))
                 drafted.append(dice.pick(q_draft[-1]))
             for slot, read in zip(at[b], [text[-1], *drafted]):
                 cache[slot] = read

@@ -10,7 +10,7 @@ from lessons.check.answered import token, weights_like, wholes
 from lessons.check.mistakes_while_mixing import WRONGS, right_mixture
 from lessons.check.engine import Exercise
 from lessons.check.pairs import PAIRS, vector
-from lessons.check.rounds import DRAFT, GAMMA, IDS, TARGET, distribution_of
+from lessons.check.rounds import DRAFT_MODEL, GAMMA, IDS, TARGET, distribution_of
 from lessons.check.seen import Failure, Row, Seen, look, values
 from lessons.oracles import Mixture
 from nanospec.proof.walk import target_distribution, walk
@@ -60,7 +60,7 @@ def mixtures(f) -> list[Seen]:
               for p, q, a in TIES)]
 
 
-# A q_draft exactly at the threshold stays with the draft. Numbers of few digits, so that no rounding decides.
+# A q_draft exactly at the threshold stays with the draft model. Numbers of few digits, so that no rounding decides.
 TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .125), vector(.5, .25, .25), .25),
         (vector(.5, .25, .125, .125), vector(.125, .375, .5, 0), .125), (vector(.5, .5), vector(.5, .5), 0.),
         (vector(.5, .5, 0), vector(.5, .25, .25), .5), *(
@@ -79,7 +79,7 @@ def drafted_of(dice, gamma: int = GAMMA) -> tuple[list[int], torch.Tensor, torch
     """A draft after IDS, and the distributions of both."""
     drafted, q_draft = [], []
     for _ in range(gamma):
-        q_draft.append(distribution_of(DRAFT, (*IDS, *drafted)))
+        q_draft.append(distribution_of(DRAFT_MODEL, (*IDS, *drafted)))
         drafted.append(dice.pick(q_draft[-1]))
     p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(gamma + 1)]
     return drafted, torch.stack(q_draft), torch.stack(p_target)
@@ -88,7 +88,7 @@ def drafted_of(dice, gamma: int = GAMMA) -> tuple[list[int], torch.Tensor, torch
 @lru_cache(maxsize=None)
 def of_the_mixture(a: float, gamma: int = GAMMA) -> dict[tuple[int, ...], float]:
     """Of the gamma + 1 tokens after IDS, where pi writes alone."""
-    return target_distribution(Mixture(TARGET, DRAFT, lambda q, p: right_mixture(p, q, a)), IDS, gamma + 1)
+    return target_distribution(Mixture(TARGET, DRAFT_MODEL, lambda q, p: right_mixture(p, q, a)), IDS, gamma + 1)
 
 
 def continued(found: dict[tuple[int, ...], float], a: float, gamma: int) -> dict[tuple[int, ...], float]:
@@ -125,7 +125,7 @@ def most_accepted(a: float, ids: tuple[int, ...] = IDS, left: int = GAMMA) -> fl
     """The mean of sum min(pi, q_draft) over what is drafted, at the first place and after what is accepted there."""
     if not left:
         return 0.0
-    p, q = (distribution_of(model, ids) for model in (TARGET, DRAFT))
+    p, q = (distribution_of(model, ids) for model in (TARGET, DRAFT_MODEL))
     both = torch.minimum(right_mixture(p, q, a), q).tolist()
     return sum(weight * (1 + most_accepted(a, (*ids, x), left - 1)) for x, weight in enumerate(both) if weight)
 
@@ -141,7 +141,7 @@ EXERCISE = Exercise(
     {"worked number": worked, "mixture": mixtures, "exact distribution": exact,
      "accepted as often as it can be": pace},
     WRONGS,
-    ("How much weight does the draft have on deferred tokens, all together? The target shares out just this much.",
+    ("How much weight has the draft model on deferred tokens, all together? The target shares out just this much.",
      "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
      "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "

@@ -10,7 +10,7 @@ from lessons.check.seen import Seen, look
 from nanospec.probs import probs, residual
 from nanospec.proof.walk import target_distribution
 
-TARGET, DRAFT = seeds.table(3, 5, zeros=0), seeds.table(3, 6, zeros=0)
+TARGET, DRAFT_MODEL = seeds.table(3, 5, zeros=0), seeds.table(3, 6, zeros=0)
 IDS, GAMMA = (1, 0), 2
 
 
@@ -38,7 +38,7 @@ def count(coins: list[bool]) -> int:
     return [*coins, False].index(False)
 
 
-def play_round(dice, target=TARGET, draft=DRAFT, ids=IDS, gamma=GAMMA, accepted_of: Callable = count,
+def play_round(dice, target=TARGET, draft_model=DRAFT_MODEL, ids=IDS, gamma=GAMMA, accepted_of: Callable = count,
                next_of: Callable = next_weights, warp: Callable | None = None) -> tuple[int, ...]:
     """One round without caches, then the target alone, up to gamma + 1 tokens. warp: makes distributions of logits."""
     def after(model, tokens):
@@ -46,7 +46,7 @@ def play_round(dice, target=TARGET, draft=DRAFT, ids=IDS, gamma=GAMMA, accepted_
 
     drafted, q_draft = [], []
     for _ in range(gamma):
-        q_draft.append(after(draft, drafted))
+        q_draft.append(after(draft_model, drafted))
         drafted.append(dice.pick(q_draft[-1]))
     p_target = [after(target, drafted[:i]) for i in range(gamma + 1)]
     accepted = accepted_of([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])

@@ -38,7 +38,8 @@ from nanospec.speculate import Round, tokens_of
 
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context
-DEFAULTS = {"weights": "smollm2", "draft": "gpt", "drafter": None, "gamma": None, "remember": 0,
+DEFAULTS = {"weights": "smollm2", "draft_model": "gpt", "drafter": None, "gamma": None,
+            "remember": 0,
             "temperature": 0.7, "max_new_tokens": None, "threads": None, "measure": False,
             **options.SAMPLING}
 WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
@@ -90,19 +91,20 @@ class Chat:
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
         # usually hybrid: a chain, or copies where these write more
         named = [asked.drafter] if asked.drafter else []
-        drafter, = chosen_drafters(named, source, [asked.draft], "--drafter", "hybrid")
-        pair = read_pair(source, asked.device, asked.draft)
+        drafter, = chosen_drafters(named, source, [asked.draft_model], "--drafter", "hybrid")
+        pair = read_pair(source, asked.device, asked.draft_model)
         self.sampling = options.sampling_of(asked)
-        most = asked.gamma or most_drafted(drafter, pair.draft, 4 if drafter == "chain" else GAMMA)
+        most = asked.gamma or most_drafted(drafter, pair.draft_model,
+                                           4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": asked.remember}
         # what cannot be is refused before anything is measured
-        method_of(pair.target, pair.draft, drafter, asked.rule, **given)
+        method_of(pair.target, pair.draft_model, drafter, asked.rule, **given)
         keep = keeping(pair, asked)
         self.how = tuned(pair, asked, keep, rounding=True)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
-        given = options_of(pair.target, pair.draft, [prompt], [drafter], given, most, keep,
+        given = options_of(pair.target, pair.draft_model, [prompt], [drafter], given, most, keep,
                            TURNS if asked.measure else FEW, **self.sampling)
-        method = method_of(pair.target, pair.draft, drafter, asked.rule, **given)
+        method = method_of(pair.target, pair.draft_model, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)
         self.talk = Conversation(target_for(pair.target, made), made, context)

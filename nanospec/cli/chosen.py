@@ -22,7 +22,7 @@ from nanospec.files.sources import source_of
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
 PROMPT = 'def find_files(root, suffix):\n    """Yield'
-DEFAULTS = {"prompt": PROMPT, "draft": "gpt", "drafter": None, "gamma": None, "shape": None,
+DEFAULTS = {"prompt": PROMPT, "draft_model": "gpt", "drafter": None, "gamma": None, "shape": None,
             "temperature": 0.0, "max_new_tokens": None, "weights": WEIGHTS, "threads": None,
             "compile": False, "measure": False, **options.SAMPLING}
 WORDS = {"prompt": "the beginning of a function",
@@ -39,7 +39,7 @@ def settled(asked: Namespace) -> Namespace:
         check(asked)
     asked.weights = source_of(asked.weights)
     named = [asked.drafter] if asked.drafter else []
-    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft], "--drafter")
+    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft_model], "--drafter")
     check(asked)
     return asked
 
@@ -59,7 +59,7 @@ def keeping(pair: Pair, asked: Namespace) -> Keep:
     anew.
     """
     key = {"target": fingerprint(pair.target), "machine": machine(), "device": asked.device,
-           "draft model": pair.draft is not None and fingerprint(pair.draft),
+           "draft model": pair.draft_model is not None and fingerprint(pair.draft_model),
            "dtype": asked.dtype, "threads": asked.threads}
 
     def keep(what: str, find: Callable[[], Any], **about: Any) -> Any:
@@ -98,7 +98,7 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     count = torch.get_num_threads()
     words = (f"{pair.target.device}, {count} thread{'s' * (count > 1)}; target in "
              f"{described(models[0])}")
-    return words + "".join(f", draft in {described(model)}" for model in models[1:])
+    return words + "".join(f", draft model in {described(model)}" for model in models[1:])
 
 
 class Chosen:
@@ -111,26 +111,27 @@ class Chosen:
 
     def __init__(self, asked: Namespace, new: int, gamma: int):
         self.asked, self.options = asked, topology_of(asked.shape)
-        pair = read_pair(asked.weights, asked.device, asked.draft)
-        self.target, self.draft, self.tokenizer = pair
+        pair = read_pair(asked.weights, asked.device, asked.draft_model)
+        self.target, self.draft_model, self.tokenizer = pair
         self.ids = self.tokenizer.begin + self.tokenizer.encode(asked.prompt)
         self.sampling = options.sampling_of(asked)
         new = max(1, min(new, self.target.config.context - len(self.ids)))
         self.request: dict = self.sampling | {
             "max_new_tokens": asked.max_new_tokens or new, "seed": asked.seed,
             "stop": self.tokenizer.ends}
-        self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft, gamma)
+        self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft_model, gamma)
         check_request(self.target, self.ids, **self.request, most=self.method().gamma)
         keep = keeping(pair, asked)
         if asked.compile:
-            self.setups, how = setups_of(self.target, self.draft, asked.dtype, asked.threads, True)
+            self.setups, how = setups_of(self.target, self.draft_model, asked.dtype, asked.threads,
+                                         True)
             self.how = how.split(COMPILED)[-1]
         else:
             self.how, self.setups = tuned(pair, asked, keep), [Setup(*pair[:2], None)]
-        self.options = options_of(self.target, self.draft, [self.ids], [asked.drafter],
+        self.options = options_of(self.target, self.draft_model, [self.ids], [asked.drafter],
                                   self.options, self.gamma, keep, **self.sampling)
 
-    def method(self, target: Any = None, draft: Any = None, gamma: int = 0) -> Method:
+    def method(self, target: Any = None, draft_model: Any = None, gamma: int = 0) -> Method:
         """For other models than those that run eagerly, or of another length, if they are given."""
-        return method_of(target or self.target, draft or self.draft, self.asked.drafter,
+        return method_of(target or self.target, draft_model or self.draft_model, self.asked.drafter,
                          self.asked.rule, gamma=gamma or self.gamma, **self.options)

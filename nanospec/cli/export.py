@@ -3,7 +3,7 @@ OUT/eagle3.
 
     nanospec export OUT                         # the pair that ships
     nanospec export OUT --weights FOLDER        # one that train_tiny.py wrote
-    nanospec export OUT --weights FOLDER --draft eagle3     # its FOLDER/eagle3.pt
+    nanospec export OUT --weights FOLDER --draft-model eagle3     # its FOLDER/eagle3.pt
 
 FOLDER may hold a target of others, or be called as `nanospec demo` calls it: then the head alone is
 written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
@@ -29,13 +29,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")
-    parser.add_argument("--draft", choices=["gpt", "eagle3"], default="gpt",
+    parser.add_argument("--draft-model", choices=["gpt", "eagle3"], default="gpt",
                         help="default: %(default)s")
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
                         "default: %(default)s")
     asked = parser.parse_args(argv)
-    pair = load_pair(asked.weights, dtype=torch.bfloat16, draft=asked.draft)
+    pair = load_pair(asked.weights, dtype=torch.bfloat16, draft_model=asked.draft_model)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
     written = export(pair, asked.out, name, asked.engine)
     print(printable(f"{' and '.join(map(str, written))} written"))

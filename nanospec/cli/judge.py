@@ -2,7 +2,7 @@
 temperature 0, where they differ. Exit 0 if it is right as far as can be seen, 1 if it is wrong, 2
 if it cannot be judged, 3 if there are too few samples to say.
 
-    nanospec judge transformers TARGET --assistant DRAFT --temperature 0.7 --top-k 3
+    nanospec judge transformers TARGET --assistant DRAFT_MODEL --temperature 0.7 --top-k 3
     nanospec judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
     nanospec judge function my_file:sampler --target my_file:target
     nanospec judge texts TARGET plain.txt speculated.txt --prompt "def area("
@@ -83,7 +83,7 @@ def parser() -> Parser:
     kind.add_argument("--target", required=True, metavar="MODULE:NAME",
                       help="tokens (1, T) -> logits (1, T, V), a model, or {tuple of tokens: "
                       "probability}")
-    kind.add_argument("--draft", metavar="MODULE:NAME",
+    kind.add_argument("--draft-model", metavar="MODULE:NAME",
                       help="what it speculates with: a bug can then be named")
 
     kind = kinds.add_parser("texts", help="two greedy texts that should be one: rounding or a bug?")
@@ -170,8 +170,9 @@ def judge_function(options, task: dict, settings: dict) -> Verdict:
     try:
         sampler = resolve_name(options.sampler)
         target = model_of(resolve_name(options.target), task["ids"])
-        draft = options.draft and model_of(resolve_name(options.draft), task["ids"])
-        return judge(sampler, target, draft, gamma=options.gamma, tolerance=SINGLE,
+        draft_model = options.draft_model and model_of(resolve_name(options.draft_model),
+                                                       task["ids"])
+        return judge(sampler, target, draft_model, gamma=options.gamma, tolerance=SINGLE,
                      seconds=SECONDS, **task, **settings)
     except NanospecError:
         raise

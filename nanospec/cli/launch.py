@@ -29,6 +29,7 @@ READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
 # Options that other programs have, and that are refused by their names.
 LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty",
             "--presence-penalty", "--frequency-penalty")
+RENAMED = {"--draft": "--draft-model", "--drafts": "--draft-models"}
 
 
 def quiet() -> None:
@@ -83,6 +84,9 @@ class Parser(argparse.ArgumentParser):
             if name in message:
                 message = (f"{name} is left out here: a distribution is made of logits by "
                            "temperature, top-k and top-p alone")
+        for old, new in RENAMED.items():
+            if f" {old} " in f"{message} ":
+                message = f"{old} is called {new} now"
         raise RequestError(message)
 
 

@@ -9,10 +9,10 @@ from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.announce import announced
-from nanospec.files.checkpoint import Pair, draft_of, load_pair
+from nanospec.files.checkpoint import Pair, draft_model_of, load_pair
 from nanospec.files.earlier import digest_of
 from nanospec.files.sources import Source
-from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT, is_fixed
+from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT_MODEL, is_fixed
 from nanospec.methods.settings import GAMMA
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.dynamic_tree import DynamicTree
@@ -21,31 +21,31 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.speculate import speculate
 
-CHILDREN = 4                    # of a row, at most, in the trees that are compared
-SIZES = range(2, 13)            # rows of these trees
+CHILDREN = 4                    # of a node, at most, in the trees that are compared
+SIZES = range(2, 13)            # nodes of these trees
 TURNS = 10                      # in which calls' costs are measured
 Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
 
 
-def chosen_drafters(names: Sequence[str], source: Source, drafts: Sequence[str], option: str,
+def chosen_drafters(names: Sequence[str], source: Source, draft_models: Sequence[str], option: str,
                     usual: str = "chain") -> list[str]:
     """The drafters of these names, "all" among them; where none is named the usual one, or for a
     target that comes with no draft model "suffix", and a line that says so.
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
-    has_draft = all(name != "gpt" or draft_of(source) for name in drafts)
+    has_draft_model = all(name != "gpt" or draft_model_of(source) for name in draft_models)
     if "all" in names:
-        return list(DRAFTERS) if has_draft else WITHOUT_DRAFT
+        return list(DRAFTERS) if has_draft_model else WITHOUT_DRAFT_MODEL
     for name in names:
-        if DRAFTERS[name].needs_draft_model and not has_draft:
+        if DRAFTERS[name].needs_draft_model and not has_draft_model:
             raise RequestError(f"{option} {name} needs a draft model, and there is none beside "
-                               f"this target: {', '.join(WITHOUT_DRAFT)} need none")
-    if not names and not has_draft:
+                               f"this target: {', '.join(WITHOUT_DRAFT_MODEL)} need none")
+    if not names and not has_draft_model:
         note(f"{source.path.name} comes without a draft model: {option} suffix, which copies from "
              "the text")
-    return list(names) or [usual if has_draft else "suffix"]
+    return list(names) or [usual if has_draft_model else "suffix"]
 
 
 def check_fixed(drafters: Iterable[str], rules: Iterable[str]) -> None:
@@ -66,16 +66,17 @@ def check_remember(drafters: Iterable[str], remember: int) -> None:
                            f"{', '.join(REMEMBERING)}; not for {others[0]}")
 
 
-def read_pair(source: Source, device: str = "cpu", draft: str = "gpt") -> Pair:
+def read_pair(source: Source, device: str = "cpu", draft_model: str = "gpt") -> Pair:
     """Its weights, with a line while they are read, and what there is to know about them."""
     with announced(f"reading {source.path.name}", at_once=False):
-        pair = load_pair(source, device, draft=draft)
+        pair = load_pair(source, device, draft_model=draft_model)
     if pair.note:
         note(pair.note)
     return pair
 
 
-def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafters: Iterable[str],
+def options_of(target: GPT, draft_model: Any, prompts: Sequence[Sequence[int]],
+               drafters: Iterable[str],
                given: dict, most: int = GAMMA, keep: Keep | None = None, turns: int = TURNS,
                **sampling) -> dict:
     """The options of `method_of` besides gamma: those given, and for drafters of these names what
@@ -90,7 +91,7 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     longest = max(map(len, prompts))
 
     def find_costs() -> tuple[float, list[tuple[int, float]]]:
-        found = measure_costs(target, draft, range(1, most + 2), longest, turns, **sampling)
+        found = measure_costs(target, draft_model, range(1, most + 2), longest, turns, **sampling)
         return found.c, [*found.v.items()]
 
     @cache
@@ -101,7 +102,7 @@ def options_of(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], drafte
     trees = [name for name in drafters
              if DRAFTERS[name].takes == "shape" and DRAFTERS[name].needs_draft_model]
     if trees and "topology" not in given:
-        find_tree = partial(best_topology, target, draft, prompts, **sampling)
+        find_tree = partial(best_topology, target, draft_model, prompts, **sampling)
         given = given | {"topology": keep("tree", find_tree, prompts=digest_of("", prompts),
                                           **sampling)}
     return given | {"costs": costs}
@@ -115,10 +116,10 @@ def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
 
 
 def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
-    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {}
+    """The option for a tree whose nodes at depth d have branches[d] children, or a whole one; {}
     where none is given.
 
-    RequestError if it has more rows than can be verified. They are counted before they are built.
+    RequestError if it has more nodes than can be verified. They are counted before they are built.
     """
     counts = [branch for branch in branches or () if isinstance(branch, int)]
     whole: list[Any] = [branch for branch in branches or () if not isinstance(branch, int)]
@@ -135,7 +136,7 @@ def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> d
     return {"topology": shape(*counts)} if counts else {}
 
 
-def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
+def best_topology(target: GPT, draft_model: Any, prompts: Sequence[Sequence[int]],
                   **sampling) -> Topology:
     """Sequoia's tree for this pair on this machine: acceptances counted, seconds measured. It takes
     a child to be accepted as often at every depth.
@@ -143,17 +144,17 @@ def best_topology(target: GPT, draft: Any, prompts: Sequence[Sequence[int]],
     room = target.config.context - max(map(len, prompts))
     settings = {"max_new_tokens": max(1, min(96, room))} | sampling
     with announced("measuring which tree is best"):
-        costs = measure_costs(target, draft, SIZES, len(prompts[0]), **sampling)
-        accepted = measure_accepted(target, draft, prompts, **settings)
+        costs = measure_costs(target, draft_model, SIZES, len(prompts[0]), **sampling)
+        accepted = measure_accepted(target, draft_model, prompts, **settings)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
-    depths = range(2, 2 + longest_chain(draft, 6))
+    depths = range(2, 2 + longest_chain(draft_model, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
 
-def measure_accepted(target: GPT, draft: Any, prompts: Iterable[Sequence[int]],
+def measure_accepted(target: GPT, draft_model: Any, prompts: Iterable[Sequence[int]],
                      **settings) -> list[float]:
     """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from."""
-    drafter = TreeDrafter(draft, shape(CHILDREN))
+    drafter = TreeDrafter(draft_model, shape(CHILDREN))
     paths = [done.path for seed, ids in enumerate(prompts)
              for done in speculate(target, drafter, ids, seed=seed, **settings)]
-    return [sum(row in path for path in paths) / len(paths) for row in range(1, CHILDREN + 1)]
+    return [sum(node in path for path in paths) / len(paths) for node in range(1, CHILDREN + 1)]

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
+from nanospec.errors import MOST_NODES, SEEDS, DeviceError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
 from nanospec.files.ready import available
@@ -81,13 +81,13 @@ def device(name: str) -> str:
 
 NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 COUNT = whole_number(1, 10 ** 9)
-GAMMA = whole_number(1, MOST_ROWS - 1)
+GAMMA = whole_number(1, MOST_NODES - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
                '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
 SEED = whole_number(0, SEEDS - 1)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
-DRAFT = option(f"gpt, {', '.join(LEARNED)} or a .pt file that is there", str,
+DRAFT_MODEL = option(f"gpt, {', '.join(LEARNED)} or a .pt file that is there", str,
                lambda name: name in ("gpt", *LEARNED)
                or name.endswith(".pt") and Path(name).is_file())
 # argv holds other bytes as half characters
@@ -101,7 +101,7 @@ OPTIONS: dict[str, dict] = {
                     "Face folders MODEL/target and MODEL/draft, or .gguf files of these names; a "
                     f"folder or a .gguf file with a target alone; {', '.join(PACKAGED)}; or a "
                     "repository on the hub"),
-    "draft": dict(type=DRAFT, metavar="NAME", help="the draft model: gpt, "
+    "draft_model": dict(type=DRAFT_MODEL, metavar="NAME", help="the draft model: gpt, "
                   f"{', '.join(LEARNED)}, or the file of one, as python -m training leaves it"),
     "drafter": dict(choices=DRAFTERS, help="how it drafts"),
     "gamma": dict(type=GAMMA, metavar="N", help="draft tokens a round"),

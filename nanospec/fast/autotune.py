@@ -14,7 +14,7 @@ from nanospec.errors import RequestError
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import DRAFTED, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
@@ -46,11 +46,11 @@ class Tuning(NamedTuple):
 class Setup(NamedTuple):
     """A pair as it runs: eagerly where there is no compiler, as `speculate` takes it, or compiled.
 
-    draft: None where there is no draft model.
+    draft_model: None where there is none.
     """
 
     target: GPT
-    draft: GPT | Learned | None
+    draft_model: GPT | Learned | None
     compiler: Callable | None
 
 
@@ -121,13 +121,13 @@ def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
             del state["head.weight"]
         return ready(model.config, state, model.device, dtype)
     if isinstance(model, OtherTokenizer):
-        return OtherTokenizer(copy_of(model.draft, dtype), model.tables)
+        return OtherTokenizer(copy_of(model.draft_model, dtype), model.tables)
     copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype)
     copy.load_state_dict(state)
     return copy.requires_grad_(False)
 
 
-def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
+def autotune(target: GPT, draft_model: GPT | Learned | None, dtype: str = "auto",
              threads: int | None = None, compiler: Callable | None = None, rows: int = 1,
              rounding: bool = False) -> str:
     """Convert both, in place, each to its fastest tuning here, and say what that is; threads are
@@ -144,28 +144,28 @@ def autotune(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
         if compiler:
             return step_seconds(copy, repeats=12, compiler=compiler)
         step = partial(step_seconds, copy, rows=rows, repeats=3, warm_up=1)
-        return step() + (round_seconds(copy, draft) if rows == 1 else step(DRAFTED + 1))
+        return step() + (round_seconds(copy, draft_model) if rows == 1 else step(DRAFTED + 1))
 
     counts = [threads] if threads else [torch.get_num_threads()] if compiler else []
     convert(target, dtypes_of(dtype, target.device, rounding), counts, seconds, compiler,
             "measuring which data type, threads and weight layout are fastest here")
     count = torch.get_num_threads()
     words = f"{target.device}, {count} thread{'s' * (count > 1)}; target in {described(target)}"
-    if draft is None:
+    if draft_model is None:
         return words
-    autotune_draft(target, draft, dtype, compiler, rows, rounding)
-    return f"{words}, draft in {described(draft)}"
+    autotune_draft_model(target, draft_model, dtype, compiler, rows, rounding)
+    return f"{words}, draft in {described(draft_model)}"
 
 
-def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
+def autotune_draft_model(target: GPT, draft_model: GPT | Learned, dtype: str = "auto",
                    compiler: Callable | None = None, rows: int = 1,
                    rounding: bool = False) -> None:
     """Convert the draft model alone, in place, to what is fastest beside this target, which is
     tuned.
 
-    It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
-    processor's caches. So a data type of half the size wins although a step in it, alone, takes
-    longer. Of many rows a step takes long enough to be measured alone.
+    It is measured in rounds, not alone: a pass of the target drives the draft model's weights
+    out of the processor's caches. So a data type of half the size wins although a step in it,
+    alone, takes longer. Of many rows a step takes long enough to be measured alone.
     dtype, rounding: int8 is for the target's sake. The draft model may then have any, since no text
     depends on it.
     """
@@ -178,7 +178,7 @@ def autotune_draft(target: GPT, draft: GPT | Learned, dtype: str = "auto",
     if dtype == "int8":
         dtype, rounding = "auto", True
     dtypes = dtypes_of(dtype, target.device, rounding)
-    convert(draft, dtypes, [torch.get_num_threads()], seconds, compiler,
+    convert(draft_model, dtypes, [torch.get_num_threads()], seconds, compiler,
             "the same for the draft model")
 
 
@@ -189,16 +189,16 @@ def convert(model: GPT | Learned, dtypes: Sequence[torch.dtype], threads: Sequen
     set_up(model, fastest(model, dtypes, threads, seconds, what=what, **how))
 
 
-def setups_of(target: GPT, draft: GPT | Learned | None, dtype: str = "auto",
+def setups_of(target: GPT, draft_model: GPT | Learned | None, dtype: str = "auto",
               threads: int | None = None, compile: bool = False) -> tuple[list[Setup], str]:
     """The pair, converted to what is fastest here eagerly; with `compile`, where anything can be
     compiled, also copies of both, converted to what is fastest compiled. And what that is, in
     words.
     """
     compiler = compiler_for(target.device) if compile else None
-    setups = [Setup(target, draft, None)]
+    setups = [Setup(target, draft_model, None)]
     if compiler:                        # copied together: a draft model may use the target's parts
-        setups.append(Setup(*deepcopy((target, draft)), compiler))
+        setups.append(Setup(*deepcopy((target, draft_model)), compiler))
     return setups, COMPILED.join(autotune(*setup[:2], dtype, threads, setup.compiler)
                                  for setup in setups)
 
@@ -224,7 +224,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    copies = [part.kept for part in model.modules() if isinstance(part, Copied)
+    copies = [part.kept for part in model.modules() if isinstance(part, FBGEMMLinear)
               and part.copy is not None]
     fewest = max((part.fewest for part in packed_parts(model)), default=0)
     return Tuning(copies[0] if copies else model.dtype, torch.get_num_threads(), fewest)

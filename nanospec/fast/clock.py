@@ -100,19 +100,21 @@ def step_seconds(model: GPT, tokens: int = 1, context: int = 256, rows: int = 1,
 
 
 @torch.inference_mode()
-def draft_seconds(draft: GPT | Learned | None, context: int = 256, rows: int = 1, repeats: int = 30,
+def draft_seconds(draft_model: GPT | Learned | None, context: int = 256, rows: int = 1,
+                  repeats: int = 30,
                   warm_up: int = 5, compiler: Callable | None = None, **settings) -> float:
     """A draft token's: a step of a GPT; of a learned model, its part of a chain; of none, 0."""
-    if draft is None:
+    if draft_model is None:
         return 0.0
-    if not isinstance(draft, Learned):
-        return step_seconds(draft, 1, context, rows, repeats, warm_up, compiler, **settings)
-    gamma = longest_chain(draft, DRAFTED)
-    drafter = ModelDrafter(draft, gamma)
-    text = Text([[1] * context] * rows, gamma, draft.vocab_size, draft.device)
-    dice = Dice(range(rows), draft.device)
-    hidden = torch.zeros(rows, context - 1, len(draft.layers), draft.channels, dtype=draft.dtype,
-                         device=draft.device)
+    if not isinstance(draft_model, Learned):
+        return step_seconds(draft_model, 1, context, rows, repeats, warm_up, compiler, **settings)
+    gamma = longest_chain(draft_model, DRAFTED)
+    drafter = ModelDrafter(draft_model, gamma)
+    text = Text([[1] * context] * rows, gamma, draft_model.vocab_size, draft_model.device)
+    dice = Dice(range(rows), draft_model.device)
+    hidden = torch.zeros(rows, context - 1, len(draft_model.layers), draft_model.channels,
+                         dtype=draft_model.dtype,
+                         device=draft_model.device)
     drafter.begin(text)
     drafter.read(text, range(rows), hidden)
     step = partial(drafter.propose, text, Sampling(**settings), dice)
@@ -135,15 +137,15 @@ def _step(model: GPT, feed: Tensor, cache: Cache, sampling: Sampling, dice: Dice
     return dice.pick(sampling(model(feed, cache, kv_length))[:, -1]),
 
 
-def round_seconds(target: GPT, draft: Any) -> float:
+def round_seconds(target: GPT, draft_model: Any) -> float:
     """One round of speculation. A text's first two rounds are the warm-up, if there are others.
 
     Without a draft model it is the target's call on as many tokens.
     """
     prompt = min(target.config.context // 2, PROMPT)
-    if draft is None:
+    if draft_model is None:
         return step_seconds(target, DRAFTED + 1, prompt, repeats=ROUNDS - 2, warm_up=2)
-    drafter = ModelDrafter(draft, longest_chain(draft, DRAFTED))
+    drafter = ModelDrafter(draft_model, longest_chain(draft_model, DRAFTED))
     rounds = speculate(target_for(target, drafter), drafter, [0] * prompt, prompt)
     _, seconds = timed(islice(rounds, ROUNDS))
     return median(seconds[2:] or seconds)

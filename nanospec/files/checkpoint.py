@@ -37,16 +37,16 @@ LAYER = "layer."        # how the parts of a draft model's DecoderLayer are name
 
 
 class Pair(NamedTuple):
-    """draft: a GPT or a Learned; None for a target that has no draft model beside it."""
+    """draft_model: a GPT or a Learned; None for a target that has none beside it."""
 
     target: GPT
-    draft: Any
+    draft_model: Any
     tokenizer: AnyTokenizer
 
     @property
     def note(self) -> str:
         """What the user should know of the draft model, or ""."""
-        return getattr(self.draft, "note", "")
+        return getattr(self.draft_model, "note", "")
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
@@ -193,7 +193,7 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     return model
 
 
-def draft_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
+def draft_model_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
     """Where a draft model of this name is to be read, and which it is; None if there is none for
     this target.
 
@@ -205,9 +205,9 @@ def draft_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | Non
             raise PairError(f"{name} is no draft model that python -m training wrote")
         return Path(name), kind
     if name == "gpt":
-        draft = source.draft if source.target else source.path / "draft.pt"
-        if draft:
-            return draft, name
+        draft_model = source.draft_model if source.target else source.path / "draft.pt"
+        if draft_model:
+            return draft_model, name
     elif (source.path / f"{name}.pt").exists():
         return source.path / f"{name}.pt", name
     return shipped_for(source.target, str(name)) if source.target else None
@@ -224,29 +224,30 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
 
 
 def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
-              dtype: torch.dtype = torch.float32, draft: str | Path = "gpt") -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or what `source` names
-    (files/sources.py).
+              dtype: torch.dtype = torch.float32, draft_model: str | Path = "gpt") -> Pair:
+    """The target, the draft model and their tokenizer: the shipped pair, or what `source`
+    names (files/sources.py).
 
-    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target;
-    one of LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may
-    have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
-    Pair.draft is None for a target alone, if "gpt" finds nothing.
-    RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole,
+    draft_model: "gpt", the small GPT, or where there is none one that ships for this target; one of
+    LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may have
+    another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
+    Pair.draft_model is None for a target alone, if "gpt" finds nothing.
+    RequestError for another name. FileNotFoundError or PairError if they are not there, not whole,
     or not made for one another.
     """
-    if draft not in ("gpt", *LEARNED) and path_of(draft).suffix != ".pt":
-        raise RequestError(f"no draft model {str(draft)!r} here: there are gpt, "
+    if draft_model not in ("gpt", *LEARNED) and path_of(draft_model).suffix != ".pt":
+        raise RequestError(f"no draft model {str(draft_model)!r} here: there are gpt, "
                            f"{', '.join(LEARNED)}, and .pt files")
     source = source if isinstance(source, Source) else source_of(source)
-    folder, foreign, found = source.path, source.target, draft_of(source, draft)
-    if not found and draft != "gpt":
-        of = f"--weights {folder} trains one, whose file can be named" if foreign else \
+    folder, foreign, found = source.path, source.target, draft_model_of(source, draft_model)
+    if not found and draft_model != "gpt":
+        remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \
             f"--out {folder} trains it"
-        raise PairError(f"{folder} holds no {draft}.pt: python -m training {draft} {of}")
-    if found and draft in LEARNED and not foreign and not (folder / "target.pt").exists():
-        raise PairError(f"{folder} holds {draft}.pt and not the target that it is for: name the "
-                        f"target's folder or file, and {found[0]} as the draft model")
+        raise PairError(f"{folder} holds no {draft_model}.pt: "
+                        f"python -m training {draft_model} {remedy}")
+    if found and draft_model in LEARNED and not foreign and not (folder / "target.pt").exists():
+        raise PairError(f"{folder} holds {draft_model}.pt and not the target that it is for: name "
+                        f"the target's folder or file, and {found[0]} as the draft model")
     tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
                                else Tokenizer.load(folder / "ranks.tiktoken"))
     target = (foreign.load(device, dtype) if foreign
@@ -275,13 +276,14 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
     return Pair(target, small, tokenizer)
 
 
-def tables_between(draft: FolderTokenizer, target: FolderTokenizer, vocab_size: int) -> Tables:
+def tables_between(draft_model: FolderTokenizer, target: FolderTokenizer,
+                   vocab_size: int) -> Tables:
     """As `tables_of`, if they differ: where one has all of the other's ids, they are the same."""
-    same = draft.vocab.items() & target.vocab.items()
-    if len(same) < min(len(draft.vocab), len(target.vocab)):
-        return tables_of(draft, target, vocab_size)
+    same = draft_model.vocab.items() & target.vocab.items()
+    if len(same) < min(len(draft_model.vocab), len(target.vocab)):
+        return tables_of(draft_model, target, vocab_size)
     ids = torch.tensor(sorted(i for _, i in same), device="cpu")
-    read_as = torch.full((vocab_size,), draft.end_of_text, device="cpu")
+    read_as = torch.full((vocab_size,), draft_model.end_of_text, device="cpu")
     return Tables(ids, ids, read_as.index_copy(0, ids, ids))
 
 

@@ -22,15 +22,15 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     out/target if that is ours. Returns what was written. name: what a target of others is called
     where it will be served.
 
-    PairError if no one else opens such a draft, or one of the folders is there already; OSError
-    when they cannot be written.
+    PairError if no one else opens such a draft model, or one of the folders is there already;
+    OSError when they cannot be written.
     """
     if not isinstance(pair, Pair):
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
     out = path_of(out)
-    head, made_here = isinstance(pair.draft, Eagle3), isinstance(pair.tokenizer, Tokenizer)
+    head, made_here = isinstance(pair.draft_model, Eagle3), isinstance(pair.tokenizer, Tokenizer)
     models: dict[Path, Any] = {out / "target": pair.target} if made_here else {}
-    models[out / ("eagle3" if head else "draft")] = pair.draft
+    models[out / ("eagle3" if head else "draft")] = pair.draft_model
     if not made_here and not head:
         raise PairError("the pair is one of Hugging Face folders already")
     for folder, model in models.items():
@@ -39,9 +39,9 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
                             "it")
         if folder.exists():
             raise PairError(f"{folder} is there already")
-    if head and len(pair.draft.layers) != 3:
-        raise PairError(f"the head reads {len(pair.draft.layers)} layers of its target, and others "
-                        "know heads on 3")
+    if head and len(pair.draft_model.layers) != 3:
+        raise PairError(f"the head reads {len(pair.draft_model.layers)} layers of its target, and "
+                        "others know heads on 3")
     for library in "transformers", "tokenizers", "safetensors":         # before anything is written
         extra(library)
     for folder, model in models.items():

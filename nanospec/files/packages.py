@@ -24,8 +24,9 @@ DEPENDENCIES = """torch numpy tiktoken matplotlib rich regex requests urllib3 id
     charset-normalizer pillow contourpy cycler fonttools packaging pyparsing python-dateutil six
     markdown-it-py mdurl pygments filelock typing-extensions sympy mpmath networkx jinja2
     markupsafe fsspec""".split()
-# Copies of other packages, and tests by a name.
-COPIES = {"_vendor", "vendored", "extern", "third_party", "_distutils", "testing"}
+# Copies of other packages, tests by a name, and scripts: pip writes into their first line where
+# they were installed.
+LEFT_OUT = {"_vendor", "vendored", "extern", "third_party", "_distutils", "testing", ".."}
 COPYLEFT = re.compile(r"General Public Licen[cs]e|\b[AL]?GPL|Mozilla Public|\bMPL\b|Eclipse Public")
 MOST = 2_000_000            # characters of one package: ten packages teach more than a big one
 LONGEST = 200_000           # characters of one file: a longer one is mostly a list
@@ -46,7 +47,7 @@ def sources_of(name: str, judged_on: set[str]) -> Iterator[str]:
     files = []
     with suppress(metadata.PackageNotFoundError):
         files = [file for file in metadata.files(name) or [] if file.suffix == ".py"
-                 and not (COPIES | SKIPPED_FOLDERS) & set(file.parts)]
+                 and not (LEFT_OUT | SKIPPED_FOLDERS) & set(file.parts)]
     left = MOST
     for file in sorted(files, key=lambda file: hashlib.sha256(file.as_posix().encode()).digest()):
         with suppress(OSError, UnicodeDecodeError):
@@ -85,14 +86,14 @@ class Listed:
         of_comments = dict(re.findall(r"^# (python|tokens) (.+)$", text, re.MULTILINE))
         self.tokens = of_comments.pop("tokens", "")
         wanted |= of_comments
-        here = {name: version_of(name) for name in wanted}
-        missing = [name for name in wanted if not here[name]]
+        installed = {name: version_of(name) for name in wanted}
+        missing = [name for name in wanted if not installed[name]]
         if missing:
             raise TextError(f"{path} lists {len(missing)} packages that are not installed here, "
                             f"{', '.join(missing[:3])}{', ...' * (len(missing) > 3)}: pip install "
                             f"--no-deps -r {path} gets them, in an environment of their own")
-        self.differs = [f"{name} is {here[name]} here and {version} in {path}"
-                        for name, version in wanted.items() if here[name] != version]
+        self.differs = [f"{name} is {installed[name]} here and {version} in {path}"
+                        for name, version in wanted.items() if installed[name] != version]
 
     def compared(self, ids: Tensor) -> str:
         """In words, how these tokens differ from those that the file names, or ""."""

@@ -41,11 +41,11 @@ class Target:
 
 @dataclass(frozen=True)
 class Source:
-    """What is there. target: None in a folder of ours. draft: where others' draft GPT is."""
+    """What is there. target: None in a folder of ours. draft_model: where others' draft GPT is."""
 
     path: Path
     target: Target | None = None
-    draft: Path | None = None
+    draft_model: Path | None = None
 
 
 def can_be_a_name(name: str) -> bool:
@@ -71,10 +71,11 @@ def source_of(name: str | Path) -> Source:
     path = located(name)
     if is_file(path):
         return Source(path, model_at(path))
-    target, draft = (next((at for at in (path / part, path / f"{part}.gguf") if is_here(at)), None)
+    target, draft_model = (next((at for at in (path / part, path / f"{part}.gguf") if is_here(at)),
+                                None)
                      for part in ("target", "draft"))
     if target:
-        return Source(path, model_at(target), draft)
+        return Source(path, model_at(target), draft_model)
     if (path / "config.json").exists():
         return Source(path, model_at(path))
     if (path / "adapter_config.json").exists():

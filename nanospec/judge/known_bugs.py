@@ -15,14 +15,14 @@ AS_IT_SHIPS = Bug("as it ships", "", "", "", "speculate", ())
 OF_A_CHAIN = [bug for bug in BUGS if bug.file != "dice"]
 
 
-def sampler_with(bug: Bug, target, draft, ids: Sequence[int], new: int, gamma: int,
+def sampler_with(bug: Bug, target, draft_model, ids: Sequence[int], new: int, gamma: int,
                  **settings) -> Sampler:
     """A sampler that speculates with the bug planted, while it runs and no longer."""
     codes = exchanges(bug)
 
     def sampler(dice):
         with exchanged(codes):
-            return tokens_of(speculate(target, ModelDrafter(draft, gamma), ids, new,
+            return tokens_of(speculate(target, ModelDrafter(draft_model, gamma), ids, new,
                                        dice=dice, **settings))
     return sampler
 

@@ -1,7 +1,7 @@
 """A verdict on somebody's sampler: is its distribution the target's, how sure is that, which bug?
 
-    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft, 2), [1], 3, dice=dice)),
-    target, draft, [1], 3)
+    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft_model, 2), [1], 3,
+                                           dice=dice)), target, draft_model, [1], 3)
 
 Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its
 distribution is then known, and no luck is in the verdict. And it is run with real dice, many times:
@@ -76,7 +76,7 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: int = 3,
+def judge(sampler: Sampler, target, draft_model=None, ids: Sequence[int] = (0,), new: int = 3,
           gamma: int = 2, samples: int = 2_000, seed: int = 0, tolerance: float = TOLERANCE,
           seconds: float = MOST_SECONDS, looks: int = 1, at_once: int = 1, **settings) -> Verdict:
     """Is `sampler(dice)`, which returns `new` tokens, distributed as `target` continues `ids`?
@@ -85,8 +85,8 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     it.
     target: a model, or the distribution itself, {tuple of tokens: probability}.
     settings: temperature, top_k, top_p.
-    draft, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up
-    among the zoo's; and tokens too many for an exact distribution are judged in the order of
+    draft_model, gamma: what the sampler speculates with. Given them, a wrong distribution is looked
+    up among the zoo's; and tokens too many for an exact distribution are judged in the order of
     q_draft - p_target.
     tolerance: what a walked distribution may be off, in total variation; of a sampler in single
     precision, 1e-5.
@@ -96,8 +96,8 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
     RequestError for what cannot be judged. While one waits, stderr says what is being done.
     """
     truth, new = _truth(target, ids, new, gamma, samples, seed, settings)
-    if draft is not None:
-        check_logits(draft, ids, "draft")
+    if draft_model is not None:
+        check_logits(draft_model, ids, "draft_model")
     size = None if isinstance(target, Mapping) else target.config.vocab_size
     # Outcomes are counted where enough samples are expected of each; or else tokens are.
     counted = truth is not None and (size is None or size ** min(new, 64) <= MOST_OUTCOMES
@@ -107,7 +107,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
         if any(len(tokens) != new or _outside(tokens, size) for tokens in drawn):
             return Fit(0.0, 0, 0.0, len(drawn))
         if truth is None or not counted:
-            return transformed(drawn, target, draft, ids, seed, **settings)
+            return transformed(drawn, target, draft_model, ids, seed, **settings)
         return goodness_of_fit(Counter(drawn), truth)
 
     drawn, fit, bar = sequential(lambda i: one_sample(sampler, Dice([seed + i])), samples, fit_of,
@@ -121,7 +121,7 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             why = (f"it returned {one_line(_outside(tokens, size)[0])}, which is no token of the "
                    "target's vocabulary")
             return Verdict(True, why, 0.0, len(drawn), 0.0)
-    order = "p_target" if draft is None else "q_draft - p_target"
+    order = "p_target" if draft_model is None else "q_draft - p_target"
     unit = "total variation" if counted else f"of the tokens moved, in the order of {order}"
     if truth is None:
         return verdict_of(fit, bar, "token by token, its samples fit", unit=unit)
@@ -152,8 +152,9 @@ def judge(sampler: Sampler, target, draft=None, ids: Sequence[int] = (0,), new: 
             verdict.most_off = max((Off(tokens, truth.get(tokens, 0.0), exact.get(tokens, 0.0))
                                     for tokens in {**truth, **exact}),
                                    key=lambda off: abs(off.found - off.expected))
-    if verdict.wrong and draft is not None and not isinstance(target, Mapping):
-        _name(verdict, drawn, exact, truth, tolerance, target=target, draft=draft, ids=ids,
+    if verdict.wrong and draft_model is not None and not isinstance(target, Mapping):
+        _name(verdict, drawn, exact, truth, tolerance, target=target, draft_model=draft_model,
+              ids=ids,
               new=new, gamma=gamma, **settings)
     return verdict
 
@@ -257,17 +258,19 @@ def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, trut
 
 
 @torch.inference_mode()
-def transformed(drawn: Sequence[Sequence[int]], target, draft, ids: Sequence[int], seed: int = 0,
+def transformed(drawn: Sequence[Sequence[int]], target, draft_model, ids: Sequence[int],
+                seed: int = 0,
                 **settings) -> Fit:
     """The fit of every token's probability integral transform; tokens ordered by q_draft -
     p_target, both recomputed over the finished text without a cache, or by p_target where there is
-    no draft.
+    no draft model.
     """
     sampling, values = Sampling(**settings), []
     for number, tokens in enumerate(drawn):
         text = torch.tensor([[*ids, *tokens]], device=target.device)
         p_target = sampling(target(text)[0, len(ids) - 1:-1])
-        score = p_target if draft is None else sampling(draft(text)[0, len(ids) - 1:-1]) - p_target
+        score = p_target if draft_model is None else (
+            sampling(draft_model(text)[0, len(ids) - 1:-1]) - p_target)
         u = own_uniforms(seed, number, len(tokens)).to(target.device)
         values.append(pit(text[0, len(ids):], p_target, score, u))
     return uniform(values)

@@ -1,6 +1,6 @@
 """The index of the rooms: every drafter and every rule, by name.
 
-Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
+Not part of the core: nothing that stands below imports it. A new drafter is one file and one line
 here.
 """
 
@@ -53,38 +53,38 @@ class Entry:
 
 
 def _dynamic(rule: Callable[[Options], Any]) -> Entry:
-    return Entry(DynamicDrafter, lambda draft, o: DynamicDrafter(draft, rule(o), o.gamma))
+    return Entry(DynamicDrafter, lambda model, o: DynamicDrafter(model, rule(o), o.gamma))
 
 
-def _hybrid(draft: Any, o: Options) -> Drafter:
-    return Hybrid(ByLoad(draft, o.seconds(), longest_chain(draft, min(o.gamma, GAMMA))),
+def _hybrid(draft_model: Any, o: Options) -> Drafter:
+    return Hybrid(ByLoad(draft_model, o.seconds(), longest_chain(draft_model, min(o.gamma, GAMMA))),
                   o.measured()[1], o.remember)
 
 
 DRAFTERS: dict[str, Entry] = {
-    "chain": Entry(ModelDrafter, lambda draft, o: ModelDrafter(draft, o.gamma)),
+    "chain": Entry(ModelDrafter, lambda model, o: ModelDrafter(model, o.gamma)),
     "heuristic": _dynamic(lambda o: Heuristic()),
     "confidence": _dynamic(lambda o: Confidence()),
     "entropy": _dynamic(lambda o: Entropy()),
     "goodput": _dynamic(lambda o: Goodput(*o.measured())),
-    "by-load": Entry(ByLoad, lambda draft, o: ByLoad(draft, o.seconds(), o.gamma)),
-    "by-survival": Entry(BySurvival, lambda draft, o: BySurvival(draft, o.gamma)),
-    "tree": Entry(TreeDrafter, lambda draft, o: TreeDrafter(draft, o.topology)),
+    "by-load": Entry(ByLoad, lambda model, o: ByLoad(model, o.seconds(), o.gamma)),
+    "by-survival": Entry(BySurvival, lambda model, o: BySurvival(model, o.gamma)),
+    "tree": Entry(TreeDrafter, lambda model, o: TreeDrafter(model, o.topology)),
     "independent": Entry(TreeDrafter,
-                         lambda draft, o: TreeDrafter(draft, o.topology, independent=True)),
-    "top": Entry(TopTree, lambda draft, o: TopTree(draft, o.topology)),
+                         lambda model, o: TreeDrafter(model, o.topology, independent=True)),
+    "top": Entry(TopTree, lambda model, o: TopTree(model, o.topology)),
     "dynamic-tree": Entry(
-        DynamicTree, lambda draft, o: DynamicTree(draft, **{"count": o.gamma, **o.grown})),
-    "lookup": Entry(PromptLookup, lambda draft, o: PromptLookup(o.gamma)),
-    "suffix": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(o.gamma, remember=o.remember)),
-    "suffix-tree": Entry(SuffixDrafter, lambda draft, o: SuffixDrafter(
+        DynamicTree, lambda model, o: DynamicTree(model, **{"count": o.gamma, **o.grown})),
+    "lookup": Entry(PromptLookup, lambda model, o: PromptLookup(o.gamma)),
+    "suffix": Entry(SuffixDrafter, lambda model, o: SuffixDrafter(o.gamma, remember=o.remember)),
+    "suffix-tree": Entry(SuffixDrafter, lambda model, o: SuffixDrafter(
         o.gamma, tree=True, remember=o.remember)),
-    "lookahead": Entry(Lookahead, lambda draft, o: Lookahead()),
-    "recycling": Entry(TokenRecycling, lambda draft, o: TokenRecycling(o.topology)),
-    "stack": Entry(Stack, lambda draft, o: Stack(draft, PromptLookup(o.gamma), o.gamma)),
+    "lookahead": Entry(Lookahead, lambda model, o: Lookahead()),
+    "recycling": Entry(TokenRecycling, lambda model, o: TokenRecycling(o.topology)),
+    "stack": Entry(Stack, lambda model, o: Stack(model, PromptLookup(o.gamma), o.gamma)),
     "hybrid": Entry(Hybrid, _hybrid),
 }
-WITHOUT_DRAFT = [name for name, entry in DRAFTERS.items() if not entry.needs_draft_model]
+WITHOUT_DRAFT_MODEL = [name for name, entry in DRAFTERS.items() if not entry.needs_draft_model]
 REMEMBERING = [name for name, entry in DRAFTERS.items() if entry.remembers]
 RULES: dict[str, Rule | None] = {"token": None, "block": verify_block,
                                  "traversal": verify_traversal}
@@ -98,9 +98,10 @@ def is_fixed(drafter: str, rule: str) -> bool:
     return kind.fixed and (judge is None or chain and getattr(judge, "fixed_for_chains", False))
 
 
-def most_drafted(drafter: str, draft: Any, most: int = GAMMA) -> int:
+def most_drafted(drafter: str, draft_model: Any, most: int = GAMMA) -> int:
     """`most` draft tokens a round, or if this drafter makes chains, as many as the model can."""
-    return longest_chain(draft, most) if issubclass(DRAFTERS[drafter].kind, ModelDrafter) else most
+    is_chain = issubclass(DRAFTERS[drafter].kind, ModelDrafter)
+    return longest_chain(draft_model, most) if is_chain else most
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Method:
         return f"{self.drafter} {self.gamma}" + f", {self.rule}" * (self.rule != "token")
 
 
-def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: str = "token",
+def method_of(target: LanguageModel, draft_model: Any, drafter: str = "chain", rule: str = "token",
               **options) -> Method:
     """A drafter and a rule by their names; options: gamma, topology, costs, remember, as in
     Options.
@@ -130,7 +131,7 @@ def method_of(target: LanguageModel, draft: Any, drafter: str = "chain", rule: s
     for name, names in (drafter, DRAFTERS), (rule, RULES):
         if not isinstance(name, str) or name not in names:
             raise RequestError(f"no {name!r} here: there are {', '.join(names)}")
-    make = partial(DRAFTERS[drafter].make, draft, Options(**options))
+    make = partial(DRAFTERS[drafter].make, draft_model, Options(**options))
 
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
         used = make()

@@ -34,7 +34,7 @@ class TableModel:
     of its only layer is the context's number.
     """
 
-    CONTEXTS = 9973     # rows of the table; a context is hashed to one
+    CONTEXTS = 9973     # lines of the table; a context is hashed to one
 
     def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False):
         self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1,
@@ -89,7 +89,7 @@ class TableModel:
 
 
 # Half of what is drawn is certain or impossible: many bugs show at once.
-TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 
 
 def small_gpt(vocab_size: int, layers: int, seed: int, context: int = 96) -> GPT:

@@ -1,7 +1,7 @@
 """Many requests at once: continuous batching, in which every request keeps as many draft tokens as
 it accepts.
 
-    server = Server(target, ModelDrafter(draft, 4), rows=8)
+    server = Server(target, ModelDrafter(draft_model, 4), rows=8)
     request = server.submit(ids, max_new_tokens=100, temperature=0.8, seed=1)
     while not request.done:
         server.step()                       # one draft and one target call for all that are running
@@ -73,7 +73,7 @@ class Server:
         self.context = min(context, target.config.context)
         self.target, self.drafter, self.rows = target, drafter, rows
         self.rule = rule or drafter.rule or verify
-        # What stands in the place of both in a round, where a text may lack some of the rows of a
+        # What stands in the place of both in a round, where a text may lack some of the nodes of a
         # draft.
         self.round_of: tuple[Any, Any] = ((target, drafter) if drafter.fixed
                                           else (Ragged(target, drafter),) * 2)

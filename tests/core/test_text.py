@@ -12,7 +12,7 @@ from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import WIDTH, Text, prefill, until
 
-TARGET, DRAFT, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
+TARGET, DRAFT_MODEL, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
 
 
 def test_the_last_tokens_and_what_is_committed():
@@ -97,7 +97,7 @@ def test_requests_that_cannot_be_answered(bad, words):
     """Refused by whoever writes, before anything is read."""
     request = {"ids": [1, 2], "max_new_tokens": 20} | bad
     with pytest.raises(RequestError, match=words):
-        next(speculate(TARGET, ModelDrafter(DRAFT, 3), **request))
+        next(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 3), **request))
     with pytest.raises(RequestError, match=words):
         next(generate(TARGET, **request))
 
@@ -107,7 +107,7 @@ def test_requests_that_cannot_be_answered(bad, words):
 def test_the_last_numbers_that_can_be_answered(edge):
     request = {"ids": [1, 2], "max_new_tokens": 1} | edge
     assert len(list(generate(TARGET, **request))) == 1
-    assert len(tokens_of(speculate(TARGET, ModelDrafter(DRAFT, 3), **request))) == 1
+    assert len(tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 3), **request))) == 1
 
 
 def test_plain_decoding_takes_one_uniform_a_token():
@@ -120,9 +120,9 @@ def test_plain_decoding_takes_one_uniform_a_token():
 def test_the_single_checks():
     for seed in (0, 2 ** 32 - 1):
         assert len(list(generate(TARGET, [1], 1, seed=seed))) == 1      # what passes is a seed
-    check_vocabulary(DRAFT, 5)
+    check_vocabulary(DRAFT_MODEL, 5)
     with pytest.raises(RequestError, match="vocabulary of 5 tokens, the target of 4"):
-        check_vocabulary(DRAFT, 4)
+        check_vocabulary(DRAFT_MODEL, 4)
     drafter = ModelDrafter(GPT, 2)
     drafter.layers = [2, 0, 1]
     check_drafter(GPT, drafter)

@@ -57,7 +57,7 @@ STEPS = (
     Step("speed", 45, "-m nanospec bench speed --device {device} --gammas 2 4 6 --temperatures 0 1 --prompts 3", True),
     Step("compiled", 100, "-m nanospec bench speed --device {device} --gammas 4 --temperatures 1 --prompts 2 --compile",
          True),
-    Step("methods", 60, "-m nanospec bench speed --device {device} --drafters all --drafts gpt prefix --gammas 4 "
+    Step("methods", 60, "-m nanospec bench speed --device {device} --drafters all --draft-models gpt prefix --gammas 4 "
          "--temperatures 1 --prompts 1 --max-new-tokens 64", True),
     Step("large", 40, "-m tests.device.large --device {device} --gammas 4 8", True),
     Step("large-compiled", 80, "-m tests.device.large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",

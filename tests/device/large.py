@@ -36,7 +36,7 @@ from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
 
-# A target of 1.1 billion parameters and a draft of a twentieth: with these, weights and not calls set the pace.
+# A target of 1.1 billion parameters and a draft model of a twentieth: with these, weights and not calls set the pace.
 LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hidden=5504),
          Config(32_000, 2048, layers=2, channels=1024, heads=16, kv_heads=4, hidden=2816))
 MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
@@ -61,15 +61,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], device: str, compile: bool) -> list[dict]:
-    """The machine's limits, and a row for each number of texts, gamma and alpha."""
+    """The machine's limits, and a line for each number of texts, gamma and alpha."""
     if max(gammas) > MOST:
         raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
-    target, draft = large_pair(device)
+    target, draft_model = large_pair(device)
     with announced("measuring this machine's limits"):
-        near = roofline(target, draft)
+        near = roofline(target, draft_model)
     compiler = compiler_for(target.device) if compile else None
     alphas = sorted({*alphas})
-    found = simulated(target, draft, alphas=alphas, gammas=gammas, rows=rows, compiler=compiler)
+    found = simulated(target, draft_model, alphas=alphas, gammas=gammas, rows=rows, compiler=compiler)
     gains = {(row["rows"], row["gamma"], row["alpha"]): f"{row['speedup']:.2f}" for row in found}
     show_table(["rows", "gamma", "plain, ms", "round, ms", *(f"alpha {alpha:g}" for alpha in alphas)],
                [[str(row["rows"]), str(row["gamma"]),
@@ -83,13 +83,13 @@ def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], dev
     return [near, *found]
 
 
-def roofline(target: GPT, draft: GPT) -> dict:
+def roofline(target: GPT, draft_model: GPT) -> dict:
     """Rates of this machine, and each step's seconds beside its floor. A round's floor is that of its parts."""
     device, size = target.device, weight_bytes(target)
     near, far = bandwidth(size, device), bandwidth(512 * 2 ** 20, device)
-    floors = {"target step": size / near, "draft step": weight_bytes(draft) / near, "verification": size / near}
+    floors = {"target step": size / near, "draft step": weight_bytes(draft_model) / near, "verification": size / near}
     floors["round"] = ROUND * floors["draft step"] + floors["verification"]
-    costs = measure_costs(target, draft, [ROUND + 1])
+    costs = measure_costs(target, draft_model, [ROUND + 1])
     took = {"target step": costs.seconds, "draft step": costs.c * costs.seconds,
             "verification": costs.v[ROUND + 1] * costs.seconds, "round": costs.seconds * costs.round(ROUND, ROUND + 1)}
     return {"bytes": size, "bandwidth": near, "bandwidth_of_512_MiB": far,
@@ -100,8 +100,8 @@ def large_pair(device: torch.device | str) -> tuple[GPT, GPT]:
     """A pair of sizes LARGE with random weights, in bfloat16 and the fastest layout."""
     with torch.device(device):
         pair = [GPT(config).to(torch.bfloat16).requires_grad_(False) for config in LARGE]
-    target, draft = (pack(model) if can_pack(model.embedding.weight) else model for model in pair)
-    return target, draft
+    target, draft_model = (pack(model) if can_pack(model.embedding.weight) else model for model in pair)
+    return target, draft_model
 
 
 def pace(step: Callable[[int], object], kv_length: int, text: Text, dice: Dice, uniforms: int, repeats: int,
@@ -118,7 +118,7 @@ def pace(step: Callable[[int], object], kv_length: int, text: Text, dice: Dice, 
 
 
 @torch.inference_mode()
-def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9),
+def simulated(target: GPT, draft_model: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7, 0.8, 0.9),
               gammas: Sequence[int] = (2, 4, 8), rows: Sequence[int] = (1, 8, 32), context: int = 256,
               repeats: int = 5, compiler: Callable | None = None) -> list[dict]:
     """Speed-up over plain decoding if draft tokens were accepted with probability alpha.
@@ -139,7 +139,7 @@ def simulated(target: GPT, draft: GPT, alphas: Sequence[float] = (0.5, 0.6, 0.7,
                 cache, text, dice = begin(count)
                 step: Callable = partial(plain_step, target, cache, text, Sampling(), dice)
                 plain.append(pace(step, context + room, text, dice, 1, repeats, compiler)[0])
-                (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft, gamma)
+                (cache, text, dice), drafter = begin(count, alpha), ModelDrafter(draft_model, gamma)
                 drafter.begin(text)
                 drafter.read(text, range(count), None)
                 step = partial(one_round, target, cache, drafter, verify, text, Sampling(), dice)

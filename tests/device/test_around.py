@@ -18,7 +18,7 @@ from nanospec.serving.request import PIECE
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.device.pretend import NAME
-from tests.device.test_rounds import DRAFT, SETTINGS, TARGET
+from tests.device.test_rounds import DRAFT_MODEL, SETTINGS, TARGET
 from tests.proof.compare import together
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -28,9 +28,9 @@ ASKED = [{"ids": [2, 1, 3, 2, 1], "max_new_tokens": 16, "temperature": 0.8, "see
          {"ids": [3], "max_new_tokens": 12, "temperature": 1.2, "top_k": 3, "seed": 5}]
 
 
-def served(gpu, target, draft, name):
+def served(gpu, target, draft_model, name):
     """What is written, and how often each step that only wrote has waited."""
-    drafter = method_of(target, draft, name, **SETTINGS).make()
+    drafter = method_of(target, draft_model, name, **SETTINGS).make()
     server = Server(target, drafter, rows=2)
     requests = [server.submit(**request) for request in ASKED]
     waits = []
@@ -47,22 +47,22 @@ def served(gpu, target, draft, name):
                                         ("stack", 8)])
 def test_a_server(gpu, there, name, most):
     """Rows come and go, with settings of their own; the same tokens as on the CPU."""
-    ours, waits = served(gpu, there(TARGET), there(DRAFT), name)
-    assert ours == served(gpu, TARGET, DRAFT, name)[0]
+    ours, waits = served(gpu, there(TARGET), there(DRAFT_MODEL), name)
+    assert ours == served(gpu, TARGET, DRAFT_MODEL, name)[0]
     assert waits and max(waits) <= most
 
 
 def test_a_server_with_a_learned_draft_model(gpu, there):
     target = there(TARGET)
-    draft = small_learned("prefix", TARGET)
-    assert served(gpu, target, there(draft, target), "chain")[0] == served(gpu, TARGET, draft, "chain")[0]
+    draft_model = small_learned("prefix", TARGET)
+    assert served(gpu, target, there(draft_model, target), "chain")[0] == served(gpu, TARGET, draft_model, "chain")[0]
 
 
 def test_a_conversation(gpu, there):
     """Three turns, of which each reads what is new."""
     wrote = []
-    for target, draft in (TARGET, DRAFT), (there(TARGET), there(DRAFT)):
-        talk = Conversation(target, ModelDrafter(draft, 3))
+    for target, draft_model in (TARGET, DRAFT_MODEL), (there(TARGET), there(DRAFT_MODEL)):
+        talk = Conversation(target, ModelDrafter(draft_model, 3))
         for seed in range(3):
             list(talk.reply([2, seed, 3], max_new_tokens=6, temperature=0.8, seed=seed))
         wrote.append(talk.ids)
@@ -70,16 +70,16 @@ def test_a_conversation(gpu, there):
 
 
 def test_a_pair_is_loaded_and_exported(gpu, tmp_path):
-    target, draft = (small_gpt(257, layers, layers, context=64).bfloat16() for layers in (2, 1))
+    target, draft_model = (small_gpt(257, layers, layers, context=64).bfloat16() for layers in (2, 1))
     save_model(target, tmp_path / "target.pt", BYTES)
-    save_model(draft, tmp_path / "draft.pt", BYTES)
+    save_model(draft_model, tmp_path / "draft.pt", BYTES)
     BYTES.save(tmp_path / "ranks.tiktoken")
     here, there = load_pair(tmp_path), load_pair(tmp_path, NAME)
     save_learned("prefix", small_learned("prefix", here.target), tmp_path / "prefix.pt", there.target)
-    learned = load_pair(tmp_path, NAME, draft="prefix")
-    assert learned.note == "" and learned.draft.device.type == there.draft.device.type == NAME
-    for a, b in (here, there), (load_pair(tmp_path, draft="prefix"), learned):
-        wrote = [tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 2), [1, 2, 0], 5, seed=1))
+    learned = load_pair(tmp_path, NAME, draft_model="prefix")
+    assert learned.note == "" and learned.draft_model.device.type == there.draft_model.device.type == NAME
+    for a, b in (here, there), (load_pair(tmp_path, draft_model="prefix"), learned):
+        wrote = [tokens_of(speculate(pair.target, ModelDrafter(pair.draft_model, 2), [1, 2, 0], 5, seed=1))
                  for pair in (a, b)]
         assert wrote[0] == wrote[1]
     pytest.importorskip("safetensors")
@@ -93,11 +93,12 @@ def test_a_pair_is_loaded_and_exported(gpu, tmp_path):
 
 def test_the_clocks(gpu, there):
     """They time what is on the device, and a drafter that times its rounds waits for it."""
-    target, draft = there(TARGET), there(DRAFT)
-    assert step_seconds(target, 3, 8, 2, repeats=1, warm_up=0) > 0 < draft_seconds(draft, 8, 2, repeats=1, warm_up=0)
+    target, draft_model = there(TARGET), there(DRAFT_MODEL)
+    assert step_seconds(target, 3, 8, 2, repeats=1, warm_up=0) > 0 < draft_seconds(draft_model, 8, 2, repeats=1,
+                                                                                   warm_up=0)
     learned = there(small_learned("mlp", TARGET), target)
     assert draft_seconds(learned, 8, 2, repeats=1, warm_up=0) > 0
-    watched = WatchedByLoad(draft, Costs({1: [1.0, 1.0, 1.0]}), 2)
+    watched = WatchedByLoad(draft_model, Costs({1: [1.0, 1.0, 1.0]}), 2)
     assert len(tokens_of(speculate(target, watched, [1, 2, 3], 6))) == 6
 
 
@@ -105,8 +106,8 @@ def test_the_clocks(gpu, there):
                                                                             "heuristic", "top", "lookup")])
 def test_a_batch_of_texts_of_different_lengths(gpu, there, name):
     wrote = []
-    for target, draft in (TARGET, DRAFT), (there(TARGET), there(DRAFT)):
-        drafter, dice = method_of(target, draft, name, **SETTINGS).make(), Dice([1, 2], target.device)
+    for target, draft_model in (TARGET, DRAFT_MODEL), (there(TARGET), there(DRAFT_MODEL)):
+        drafter, dice = method_of(target, draft_model, name, **SETTINGS).make(), Dice([1, 2], target.device)
         with torch.inference_mode():
             wrote.append(together(target, drafter, [[2, 1, 3], [0, 1, 1, 0, 1]], 3, dice, Sampling(0.8)))
     assert wrote[0] == wrote[1]

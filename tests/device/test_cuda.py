@@ -23,16 +23,16 @@ REQUESTS = [{"temperature": 0}, {"temperature": 0.8, "top_k": 2, "seed": 3}, {"t
 
 
 def models(device="cuda", dtype=torch.float64, learned="gpt"):
-    target, draft = (small_gpt(3, layers, seed) for layers, seed in ((2, 1), (1, 2)))
+    target, draft_model = (small_gpt(3, layers, seed) for layers, seed in ((2, 1), (1, 2)))
     if learned != "gpt":
-        draft = small_learned(learned, target)
-        target, draft = target.to(device, dtype), draft.to(device, dtype)
-        return target, draft.attach(target)
-    return target.to(device, dtype), draft.to(device, dtype)
+        draft_model = small_learned(learned, target)
+        target, draft_model = target.to(device, dtype), draft_model.to(device, dtype)
+        return target, draft_model.attach(target)
+    return target.to(device, dtype), draft_model.to(device, dtype)
 
 
-def text(target, draft, drafter, **more):
-    return tokens_of(method_of(target, draft, drafter, **SETTINGS).run([1, 2, 0], max_new_tokens=40, **more))
+def text(target, draft_model, drafter, **more):
+    return tokens_of(method_of(target, draft_model, drafter, **SETTINGS).run([1, 2, 0], max_new_tokens=40, **more))
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
@@ -69,10 +69,10 @@ def test_in_low_precision_it_writes_forty_tokens_and_again_the_same(drafter, dty
 
 def test_a_walk_on_the_device():
     """Every outcome of a chain's rounds, whose sum is the target's distribution."""
-    target, draft = models()
+    target, draft_model = models()
 
     def play(dice: WalkingDice):
-        return tuple(tokens_of(speculate(target, method_of(target, draft, "chain", **SETTINGS).make(), [1, 2], 2,
+        return tuple(tokens_of(speculate(target, method_of(target, draft_model, "chain", **SETTINGS).make(), [1, 2], 2,
                                          dice=dice)))
     found, paths = walk(play)
     assert paths > 50 and distance(found, target_distribution(models("cpu")[0], [1, 2], 2))[0] < 1e-9

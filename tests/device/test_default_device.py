@@ -20,14 +20,14 @@ from nanospec.proof.tables import small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import tokens_of
 
-TARGET, DRAFT, IDS = small_gpt(5, 2, 1), small_gpt(5, 1, 2), [1, 2, 3, 1, 2]
+TARGET, DRAFT_MODEL, IDS = small_gpt(5, 2, 1), small_gpt(5, 1, 2), [1, 2, 3, 1, 2]
 WIDE = small_gpt(1024, 1, 1)
 MAKES = {"tensor", "zeros", "ones", "empty", "full", "arange", "rand", "randn", "randint", "randperm", "eye",
          "linspace", "as_tensor", "scalar_tensor"}
 
 
 def served():
-    server = Server(TARGET, method_of(TARGET, DRAFT, "hybrid").make(), rows=2, context=64)
+    server = Server(TARGET, method_of(TARGET, DRAFT_MODEL, "hybrid").make(), rows=2, context=64)
     asked = [server.submit(IDS, max_new_tokens=8, seed=seed) for seed in (1, 2)]
     while not all(request.done for request in asked):
         server.step()
@@ -41,9 +41,9 @@ def shaped():
 
 
 CALLS = {"generate": lambda: list(generate(TARGET, IDS, 8, seed=1)), "a server": served, "a grammar": shaped,
-         "a learned draft model": lambda: tokens_of(method_of(*load_pair(draft="prefix")[:2], "chain").run(
+         "a learned draft model": lambda: tokens_of(method_of(*load_pair(draft_model="prefix")[:2], "chain").run(
              IDS, max_new_tokens=4, seed=1))}
-CALLS |= {name: lambda name=name: tokens_of(method_of(TARGET, DRAFT, name).run(IDS, max_new_tokens=8, seed=1))
+CALLS |= {name: lambda name=name: tokens_of(method_of(TARGET, DRAFT_MODEL, name).run(IDS, max_new_tokens=8, seed=1))
           for name in ("chain", "tree", "dynamic-tree", "suffix", "entropy", "by-survival", "stack", "lookahead")}
 
 
@@ -89,9 +89,10 @@ def test_float32_is_enough(name, monkeypatch):
         self.dtype, self.u = torch.float32, self.u.float()
 
     monkeypatch.setattr(Dice, "__init__", in_float32)
-    for model in "TARGET", "DRAFT":
+    for model in "TARGET", "DRAFT_MODEL":
         monkeypatch.setitem(globals(), model, deepcopy(globals()[model]).float())
-    call = CALLS.get(name) or (lambda: tokens_of(method_of(TARGET, DRAFT, name).run(IDS, max_new_tokens=8, seed=1)))
+    call = CALLS.get(name) or (lambda: tokens_of(method_of(TARGET, DRAFT_MODEL, name).run(IDS, max_new_tokens=8,
+                                                                                          seed=1)))
     right = call()
     with NoFloat64():
         assert call() == right

@@ -22,7 +22,7 @@ TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
 # What is put after a step's own words: the last one of an option counts.
 SMALL = {"demo": TINY, "speed": f"--gammas 1 --temperatures 1 --prompts 1 {TINY}",
-         "compiled": f"--gammas 1 --prompts 1 {TINY}", "methods": f"--drafts gpt --gammas 2 {TINY}",
+         "compiled": f"--gammas 1 --prompts 1 {TINY}", "methods": f"--draft-models gpt --gammas 2 {TINY}",
          "large": "--gammas 1 --rows 1", "large-compiled": "--gammas 1",
          "training": f"--size dust --steps 1 1 1 1 --minutes 1 --text {TEXT}",
          "training-prefix": f"--steps 1 --minutes 1 --text {TEXT}",

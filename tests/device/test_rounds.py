@@ -18,7 +18,7 @@ from tests.device.pretend import NAME
 PAGE = (Path(__file__).parents[2] / "docs" / "DEVICE.md").read_text()
 WAITS = {name: [text.strip() for text in cells.split("|")[:3]]
          for name, cells in re.findall(r"^\| `([a-z-]+)` \|(.*)\|$", PAGE, re.MULTILINE)}
-TARGET, DRAFT = small_gpt(4, 3, 5), small_gpt(4, 1, 6)
+TARGET, DRAFT_MODEL = small_gpt(4, 3, 5), small_gpt(4, 1, 6)
 SETTINGS = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2, 4: 1.4})}
 # With these seeds tokens are accepted and rejected, copies and chains are drafted, and drafts stop early.
 REQUEST = {"ids": [2, 1, 3, 2, 1], "max_new_tokens": 14, "temperature": 0.8, "seed": 3}
@@ -27,9 +27,9 @@ BEGIN = 2               # rounds that may wait more often: texts and caches are 
 
 def both(gpu, there, drafter, rule, model="gpt", **more):
     """The rounds on the CPU and on the device, and each round's transfers there."""
-    target, draft = there(TARGET), DRAFT if model == "gpt" else small_learned(model, TARGET)
-    here = list(method_of(TARGET, draft, drafter, rule, **SETTINGS).run(**REQUEST | more))
-    moved = there(draft) if model == "gpt" else there(draft, target)
+    target, draft_model = there(TARGET), DRAFT_MODEL if model == "gpt" else small_learned(model, TARGET)
+    here = list(method_of(TARGET, draft_model, drafter, rule, **SETTINGS).run(**REQUEST | more))
+    moved = there(draft_model) if model == "gpt" else there(draft_model, target)
     gpu.taken()
     rounds = [(done, gpu.taken()) for done in method_of(
         target, moved, drafter, rule, **SETTINGS).run(**REQUEST | more)]

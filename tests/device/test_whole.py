@@ -12,7 +12,7 @@ from nanospec.fast.compiled import KINDS, _step
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_learned
-from tests.device.test_rounds import DRAFT, REQUEST, SETTINGS, TARGET
+from tests.device.test_rounds import DRAFT_MODEL, REQUEST, SETTINGS, TARGET
 
 FIXED = [name for name, entry in DRAFTERS.items() if entry.kind.fixed]
 slow = pytest.mark.slow
@@ -23,9 +23,9 @@ REST = [name for name in LEARNED if name not in ("prefix", "early_exit")]      #
 
 
 def rounds(drafter, rule="token", model="gpt", compiler=None):
-    draft = DRAFT if model == "gpt" else small_learned(model, TARGET)
+    draft_model = DRAFT_MODEL if model == "gpt" else small_learned(model, TARGET)
     with torch._dynamo.config.patch(recompile_limit=KINDS):
-        return [done.emitted for done in method_of(TARGET, draft, drafter, rule, **SMALL).run(
+        return [done.emitted for done in method_of(TARGET, draft_model, drafter, rule, **SMALL).run(
             **REQUEST, compiler=compiler)]
 
 

@@ -78,18 +78,18 @@ def test_loading_takes_no_random_numbers(folder, monkeypatch):
 
 def test_a_pair_is_loaded(folder):
     pair = load_pair(folder)
-    assert pair.target.config == pair.draft.config and pair.tokenizer.vocab_size == 257
+    assert pair.target.config == pair.draft_model.config and pair.tokenizer.vocab_size == 257
 
 
 def test_a_draft_model_of_other_weights_is_refused_and_of_these_is_not(folder):
     """Both targets have the same sizes; they differ in one weight."""
     target = load_model(folder / "target.pt")
     save_learned("mlp", small_learned("mlp", target), folder / "mlp.pt", target)
-    assert load_pair(folder, draft="mlp").draft.target.config == target.config
+    assert load_pair(folder, draft_model="mlp").draft_model.target.config == target.config
     target.blocks[0].attention_norm.weight.data[3] += 1
     save_model(target, folder / "target.pt", BYTES)
     with pytest.raises(PairError, match="mlp.pt was trained for another target than the one beside it"):
-        load_pair(folder, draft="mlp")
+        load_pair(folder, draft_model="mlp")
     note = load_learned(folder / "mlp.pt", target, "mlp", same_weights=False).note
     assert "mlp.pt" in note and load_pair(folder).note == ""
 
@@ -100,31 +100,32 @@ def test_a_draft_model_is_named_by_its_file(folder, tmp_path):
     (tmp_path / "far").mkdir()
     save_learned("mlp", small_learned("mlp", target), tmp_path / "far" / "mlp.pt", target)
     for path in tmp_path / "far" / "mlp.pt", str(tmp_path / "far" / "mlp.pt"):
-        assert load_pair(folder, draft=path).note == "" and load_pair(folder, draft=path).draft.sizes["depth"]
+        pair = load_pair(folder, draft_model=path)
+        assert pair.note == "" and pair.draft_model.sizes["depth"]
     target.norm.weight.data[3] += 1
     save_model(target, folder / "target.pt", BYTES)
-    assert "mlp.pt was trained beside other weights" in load_pair(folder, draft=tmp_path / "far" / "mlp.pt").note
+    assert "mlp.pt was trained beside other weights" in load_pair(folder, draft_model=tmp_path / "far" / "mlp.pt").note
     with pytest.raises(PairError, match="draft.pt is no draft model that python -m training wrote"):
-        load_pair(folder, draft=folder / "draft.pt")
+        load_pair(folder, draft_model=folder / "draft.pt")
     with pytest.raises(FileNotFoundError, match="none.pt"):
-        load_pair(folder, draft="none.pt")
+        load_pair(folder, draft_model="none.pt")
 
 
 def test_what_to_type_where_a_draft_model_or_its_target_is_missing(folder, tmp_path):
     with pytest.raises(PairError, match=f"holds no mlp.pt: python -m training mlp --out {folder} trains it"):
-        load_pair(folder, draft="mlp")
+        load_pair(folder, draft_model="mlp")
     target, alone = load_model(folder / "target.pt"), tmp_path / "alone"
     alone.mkdir()
     save_learned("mlp", small_learned("mlp", target), alone / "mlp.pt", target)
     with pytest.raises(PairError, match=f"{alone} holds mlp.pt and not the target that it is for: name the target's "
                        f"folder or file, and {alone}/mlp.pt as the draft model"):
-        load_pair(alone, draft="mlp")
+        load_pair(alone, draft_model="mlp")
 
 
 def test_a_draft_model_that_nobody_knows(folder):
     """Not the small GPT in its place."""
     with pytest.raises(RequestError, match="no draft model 'eagel' here: there are gpt, medusa"):
-        load_pair(folder, draft="eagel")
+        load_pair(folder, draft_model="eagel")
 
 
 @pytest.mark.parametrize("name", ["target.pt", "draft.pt", "ranks.tiktoken"])
@@ -260,18 +261,18 @@ def test_models_of_different_tokenizers_are_no_pair(folder):
         load_pair(folder)
 
 
-@pytest.mark.parametrize("target, draft", [(257, 300), (300, 257), (256, 256)])
-def test_vocabularies_that_do_not_fit(folder, target, draft):
+@pytest.mark.parametrize("target, draft_model", [(257, 300), (300, 257), (256, 256)])
+def test_vocabularies_that_do_not_fit(folder, target, draft_model):
     """Forged: the files say that they were made for this tokenizer."""
     save_model(small(vocab_size=target), folder / "target.pt", BYTES)
-    save_model(small(vocab_size=draft), folder / "draft.pt", BYTES)
+    save_model(small(vocab_size=draft_model), folder / "draft.pt", BYTES)
     with pytest.raises(PairError, match="no pair" if target > 256 else "none for '<.endoftext.>', token 256"):
         load_pair(folder)
     learned_for = load_model(folder / "target.pt")
     save_learned("mlp", small_learned("mlp", learned_for), folder / "mlp.pt", learned_for)
     if target < BYTES.vocab_size:                       # else this pair is one
         with pytest.raises(PairError, match="none for '<.endoftext.>'"):
-            load_pair(folder, draft="mlp")
+            load_pair(folder, draft_model="mlp")
 
 
 def test_models_may_have_more_tokens_than_their_tokenizer(folder):

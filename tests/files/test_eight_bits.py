@@ -55,12 +55,12 @@ def test_a_model_is_what_its_file_says(model, tmp_path, dtype):
     save_model(once, tmp_path / "b.pt", BYTES)
     again = load_model(tmp_path / "b.pt")
     assert all(torch.equal(a, b) for a, b in zip(once.parameters(), again.parameters()))
-    draft = small_learned("lookback", once)
-    save_learned("lookback", draft, tmp_path / "lookback.pt", once)
+    draft_model = small_learned("lookback", once)
+    save_learned("lookback", draft_model, tmp_path / "lookback.pt", once)
     assert any(weight.dtype == torch.int8 for weight in load_saved(tmp_path / "lookback.pt")["state"].values())
     kept = load_learned(tmp_path / "lookback.pt", found, "lookback")
     assert kept.dtype == dtype and all((a.to(dtype) - b).abs().max() < .02 for a, b in
-                                       zip(draft.parameters(), kept.parameters()))
+                                       zip(draft_model.parameters(), kept.parameters()))
 
 
 def test_a_file_of_16_bits_is_read_as_before(model, tmp_path):

@@ -168,10 +168,12 @@ def test_the_shipped_pair_writes_the_same_in_transformers(shipped, transformers,
     assert ids == known + plain
     assert sum(model is found["target"] for model in calls) < 0.8 * 32                  # it was assisted
     assert ours.tokenizer.decode(plain) in capsys.readouterr().out
-    rounds = speculate(again.target, ModelDrafter(again.draft, 4), known, 32, temperature=0, stop=again.tokenizer.ends)
+    rounds = speculate(again.target, ModelDrafter(again.draft_model, 4), known, 32, temperature=0,
+                       stop=again.tokenizer.ends)
     assert tokens_of(rounds) == plain
     x = torch.tensor([ids])
-    for name, model, read in ("target", ours.target, again.target), ("draft", ours.draft, again.draft):
+    for name, model, read in (("target", ours.target, again.target),
+                              ("draft_model", ours.draft_model, again.draft_model)):
         assert model.config == read.config
         assert all(torch.equal(weight, read.state_dict()[key]) for key, weight in model.state_dict().items())
         assert (model(x) - found[name](x).logits).abs().max() < 1e-4
@@ -255,13 +257,13 @@ def test_one_tokenizer_and_models_with_other_numbers_of_rows(rows, more, pair):
         said = json.loads((pair / "target" / "tokenizer.json").read_text())
         said["added_tokens"].append(said["added_tokens"][0] | {"id": 257, "content": "<more>"})
         (pair / "target" / "tokenizer.json").write_text(json.dumps(said))
-    target, draft, tokenizer = found = load_pair(pair)
-    assert not found.note and isinstance(draft, OtherTokenizer) and tokenizer.vocab_size == 257 + more
+    target, draft_model, tokenizer = found = load_pair(pair)
+    assert not found.note and isinstance(draft_model, OtherTokenizer) and tokenizer.vocab_size == 257 + more
     ids = [256, *tokenizer.encode("ab ba"), 256, 7]
-    done = list(method_of(target, draft, gamma=3).run(ids, max_new_tokens=40, temperature=0))
+    done = list(method_of(target, draft_model, gamma=3).run(ids, max_new_tokens=40, temperature=0))
     assert all(len(one.path) == 3 for one in done[:-1]) and len(set(tokens_of(done))) > 9
     assert tokens_of(done) == list(generate(target, ids, 40, 0))
-    assert draft(torch.tensor([ids]))[..., 257:].isinf().all()
+    assert draft_model(torch.tensor([ids]))[..., 257:].isinf().all()
 
 
 @pytest.mark.parametrize("ranks", [{bytes([255 - b]): b for b in range(256)}, BYTES.ranks | {b"ab": 256}],
@@ -271,11 +273,11 @@ def test_a_draft_model_with_another_tokenizer(ranks, pair):
     before = load_pair(pair)
     save_tokenizer(Tokenizer(ranks), pair / "draft")
     save_folder(small_gpt(len(ranks) + 1, 1, 1), pair / "draft", len(ranks))
-    target, draft, tokenizer = found = load_pair(pair, dtype=torch.float64)
-    assert isinstance(draft, OtherTokenizer) and "the 257 tokens that both have" in found.note and not before.note
+    target, draft_model, tokenizer = found = load_pair(pair, dtype=torch.float64)
+    assert isinstance(draft_model, OtherTokenizer) and "the 257 tokens that both have" in found.note and not before.note
     assert tokenizer.fingerprint() == before.tokenizer.fingerprint()
     ids = tokenizer.encode("ab ba")
-    assert tokens_of(method_of(target, draft, gamma=3).run(ids, max_new_tokens=12, temperature=0)) == list(
+    assert tokens_of(method_of(target, draft_model, gamma=3).run(ids, max_new_tokens=12, temperature=0)) == list(
         generate(target, ids, 12, 0))
 
 

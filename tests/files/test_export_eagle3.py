@@ -73,7 +73,7 @@ def folder(pair, tmp_path):
     (tmp_path / "ours").mkdir()
     save_model(pair.target, tmp_path / "ours" / "target.pt", BYTES)
     BYTES.save(tmp_path / "ours" / "ranks.tiktoken")
-    save_learned("eagle3", pair.draft, tmp_path / "ours" / "eagle3.pt", pair.target)
+    save_learned("eagle3", pair.draft_model, tmp_path / "ours" / "eagle3.pt", pair.target)
     return tmp_path / "ours"
 
 
@@ -91,7 +91,7 @@ def test_every_tensor_of_the_table(pair, tmp_path, engine, prefix):
     table |= {"embed_tokens.weight": ((V, C), None)} if engine == "vllm" else {}
     assert {name: tuple(tensor.shape) for name, tensor in found.items()} == {
         name: shape for name, (shape, _) in table.items()}
-    state = pair.draft.state_dict()
+    state = pair.draft_model.state_dict()
     for name, (_, ours) in table.items():
         assert ours is None or torch.equal(found[name], state[ours]), name
     qkv = torch.cat([found[f"{prefix}self_attn.{part}_proj.weight"] for part in "qkv"])
@@ -100,13 +100,14 @@ def test_every_tensor_of_the_table(pair, tmp_path, engine, prefix):
     assert torch.equal(gate_up, state["layer.mlp.gate_up.weight"])
     assert all((found[f"fc_norm.{i}.weight"] == 1).all() for i in range(3))
     assert found["t2d"].dtype == torch.bool and found["d2t"].dtype == torch.int64
-    assert found["t2d"].nonzero()[:, 0].tolist() == (found["d2t"] + torch.arange(SPOKEN)).tolist() == [*pair.draft.ids]
+    assert found["t2d"].nonzero()[:, 0].tolist() == (found["d2t"]
+                                                     + torch.arange(SPOKEN)).tolist() == [*pair.draft_model.ids]
     assert engine == "sglang" or torch.equal(found["embed_tokens.weight"], pair.target.embedding.weight)
 
 
 def test_a_head_that_drafts_all_tokens_says_nothing_of_which(pair, tmp_path):
     whole = Eagle3(V, C, [1, 3, 5], heads=HEADS, kv_heads=KV, hidden=HIDDEN, spoken=V).attach(pair.target)
-    export(pair._replace(draft=whole), tmp_path)
+    export(pair._replace(draft_model=whole), tmp_path)
     tensors, said = written(tmp_path / "eagle3")
     assert not {"d2t", "t2d"} & tensors.keys() and said["draft_vocab_size"] == V
 
@@ -195,9 +196,9 @@ def test_what_was_written_computes_what_ours_does(pair, tmp_path):
     for number in said["eagle_aux_hidden_state_layer_ids"]:
         part = pair.target.blocks[number] if number < 6 else pair.target.norm
         part.register_forward_pre_hook(lambda _, args, number=number: entered.update({number: args[0]}))
-    _, hidden = pair.target(tokens, layers=pair.draft.layers)
+    _, hidden = pair.target(tokens, layers=pair.draft_model.layers)
     caught = before_tokens(torch.stack([entered[number] for number in sorted(entered)], 2))
-    ours = whole_texts(pair.draft, tokens, before_tokens(hidden), 2)                # anchors 0 to 18
+    ours = whole_texts(pair.draft_model, tokens, before_tokens(hidden), 2)                # anchors 0 to 18
     found = theirs(tensors, said, tensors["embed_tokens.weight"], caught[0, :19], tokens[0, :19], tokens[0, 19:])
     for mine, other in (ours[0][0], found[0]), (ours[1][0, -1:], found[1]):
         assert torch.equal(mine.isinf(), other.isinf()) and mine.isinf().any()
@@ -212,11 +213,11 @@ def test_speculators_itself_makes_our_guesses(pair, tmp_path):
     guess reads the text's own tokens.
     """
     pair.target.float()
-    pair.draft.float()
+    pair.draft_model.float()
     export(pair, tmp_path)
     tokens = torch.randint(V, (1, 96), generator=torch.Generator().manual_seed(1))
-    before = before_tokens(pair.target(tokens, layers=pair.draft.layers)[1])
-    ours = whole_texts(pair.draft, tokens, before, 5)[:, 0].argmax(-1)                  # (5, anchors)
+    before = before_tokens(pair.target(tokens, layers=pair.draft_model.layers)[1])
+    ours = whole_texts(pair.draft_model, tokens, before, 5)[:, 0].argmax(-1)                  # (5, anchors)
     torch.save((tokens, before), tmp_path / "asked.pt")
     subprocess.run([SPECULATORS, "-c", THEIR_FORWARD, tmp_path / "eagle3", tmp_path], check=True, timeout=600,
                    env=os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": ""})
@@ -226,12 +227,12 @@ def test_speculators_itself_makes_our_guesses(pair, tmp_path):
 
 def test_the_command_writes_target_and_head_of_ours(folder, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main([str(out), "--weights", str(folder), "--draft", "eagle3"]) == 0
+    assert main([str(out), "--weights", str(folder), "--draft-model", "eagle3"]) == 0
     assert capsys.readouterr().out == f"{out / 'target'} and {out / 'eagle3'} written\n"
     tensors, said = written(out / "eagle3")
     assert said["dtype"] == "bfloat16" and tensors["fc.weight"].dtype == torch.bfloat16
-    assert load_pair(out).target.config == load_pair(folder, draft="eagle3").target.config      # the target is whole
-    assert main([str(out), "--weights", str(folder), "--draft", "eagle3"]) == 2
+    assert load_pair(out).target.config == load_pair(folder, draft_model="eagle3").target.config  # the target is whole
+    assert main([str(out), "--weights", str(folder), "--draft-model", "eagle3"]) == 2
     assert "target is there already" in capsys.readouterr().err
 
 
@@ -240,20 +241,20 @@ def test_a_head_for_a_target_of_others_names_it(pair, tmp_path, capsys):
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     save_tokenizer(BYTES, theirs)
     save_folder(pair.target, theirs, 256)
-    save_learned("eagle3", pair.draft, theirs / "eagle3.pt", pair.target)
-    assert main([str(out), "--weights", str(theirs), "--draft", "eagle3"]) == 0
+    save_learned("eagle3", pair.draft_model, theirs / "eagle3.pt", pair.target)
+    assert main([str(out), "--weights", str(theirs), "--draft-model", "eagle3"]) == 0
     assert [path.name for path in out.iterdir()] == ["eagle3"]
     said = written(out / "eagle3")[1]["speculators_config"]["verifier"]
     assert said == {"name_or_path": str(theirs), "architectures": ["LlamaForCausalLM"]}
     (out / "eagle3" / "config.json").unlink()
-    assert main([str(out), "--weights", str(theirs), "--draft", "eagle3", "--for", "sglang"]) == 2
+    assert main([str(out), "--weights", str(theirs), "--draft-model", "eagle3", "--for", "sglang"]) == 2
     assert "eagle3 is there already" in capsys.readouterr().err
 
 
 def test_what_cannot_be_exported(pair, tmp_path, capsys):
     two = Eagle3(V, C, [1, 5], heads=HEADS, kv_heads=KV, hidden=HIDDEN, spoken=SPOKEN).attach(pair.target)
     with pytest.raises(PairError, match="reads 2 layers"):
-        export(pair._replace(draft=two), tmp_path / "x")
+        export(pair._replace(draft_model=two), tmp_path / "x")
     assert not (tmp_path / "x").exists()
-    assert main([str(tmp_path / "y"), "--draft", "eagle3"]) == 2            # none ships
+    assert main([str(tmp_path / "y"), "--draft-model", "eagle3"]) == 2            # none ships
     assert "holds no eagle3.pt" in capsys.readouterr().err and not (tmp_path / "y").exists()

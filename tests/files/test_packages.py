@@ -58,6 +58,18 @@ def test_sources_of_packages_without_tables_copies_and_tests(monkeypatch):
     assert sum(map(len, few)) <= 60_000 < sum(map(len, rich)) and set(few) < set(rich)
 
 
+def test_scripts_are_not_read_for_pip_writes_into_them_where_they_are(tmp_path, monkeypatch):
+    """Else the tokens depend on the folder that the packages were installed in."""
+    site, scripts = tmp_path / "site-packages", tmp_path / "bin"
+    for path, text in ((site / "a_b.py", CODE), (scripts / "a_b.py", f"#!{tmp_path}/bin/python\n{CODE}"),
+                       (site / "a_b-1.dist-info" / "METADATA", "Name: a-b\nVersion: 1\n"),
+                       (site / "a_b-1.dist-info" / "RECORD", "a_b.py,,\n../bin/a_b.py,,\n")):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(site)
+    assert read_packages(["a-b"], []) == [CODE]
+
+
 def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
     path = tmp_path / "list"
     python = sys.version.split()[0]

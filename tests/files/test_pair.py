@@ -26,7 +26,7 @@ def test_the_pair_is_small_enough_to_ship(pair):
     assert sum(weight.numel() for model in pair[:2] for weight in model.parameters()) <= 20_000_000
     assert sum((WEIGHTS / name).stat().st_size for name in ("target.pt", "draft.pt", "ranks.tiktoken")) <= 42_000_000
     assert sum(path.stat().st_size for path in WEIGHTS.iterdir()) <= 72_000_000
-    assert pair.target.config.vocab_size == pair.draft.config.vocab_size == pair.tokenizer.vocab_size
+    assert pair.target.config.vocab_size == pair.draft_model.config.vocab_size == pair.tokenizer.vocab_size
 
 
 def test_the_pair_has_learnt_python(pair):
@@ -53,7 +53,7 @@ def test_greedy_decoding_of_the_pair_on_a_hundred_held_out_prompts(pair):
 
 
 def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
-    _, error, _ = caches(*pair[:2], ModelDrafter(pair.draft, 3), prompts[:1], 12, temperature=0.8)
+    _, error, _ = caches(*pair[:2], ModelDrafter(pair.draft_model, 3), prompts[:1], 12, temperature=0.8)
     assert error < 1e-12
 
 
@@ -61,12 +61,12 @@ def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
 @pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.56, 0.0: 0.51}), ("prefix", {1.0: 0.56, 0.0: 0.62})])
 def test_a_draft_is_worth_having(pair, name, least):
     """No bound on luck: these texts are seeded, so alpha is one number but for rounding. It lies .08 above these."""
-    target, draft, _ = load_pair(draft=name)
+    target, draft_model, _ = load_pair(draft_model=name)
     prompts = [pair.tokenizer.encode(text[len(text) // 2:][:600])[:64] for text in read_texts()[1][:4]]
     for temperature, bound in least.items():
         betas = []
         for seed, ids in enumerate(prompts):
-            for done in speculate(target, ModelDrafter(draft, 4), ids, 20, temperature, seed=seed):
+            for done in speculate(target, ModelDrafter(draft_model, 4), ids, 20, temperature, seed=seed):
                 verified = min(len(done.path) + 1, 4)           # up to the first draft token that was rejected
                 betas += acceptance(done.p_target[:verified], done.q_draft[1:verified + 1]).tolist()
         assert sum(betas) / len(betas) > bound

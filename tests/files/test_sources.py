@@ -1,4 +1,4 @@
-"""What --weights may name: each kind found, or refused in one line before a weight is read; and the draft beside it."""
+"""What --weights may name: each kind found, or refused in one line before a weight is read; and its draft model."""
 
 import importlib.util
 import sys
@@ -13,7 +13,7 @@ from nanospec.cli import method_options
 from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
-from nanospec.files.checkpoint import Pair, draft_of, load_learned, load_pair, save_learned, save_model
+from nanospec.files.checkpoint import Pair, draft_model_of, load_learned, load_pair, save_learned, save_model
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.sources import Source, can_be_a_name, located, source_of
@@ -21,7 +21,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.prefix import Prefix
-from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, method_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.small_gguf import PIECES, write
@@ -36,12 +36,12 @@ def test_gguf_files_of_a_pair(tmp_path):
     (tmp_path / "both").mkdir()
     for part in "target", "draft":
         write(tmp_path / "both" / f"{part}.gguf")
-    target, draft, tokenizer = found = load_pair(tmp_path / "both")
-    assert not found.note and draft.config == target.config and tokenizer.ends == {0, 2}
-    rounds = list(speculate(target, ModelDrafter(draft, 3), [3, 4, 5], 12, 0))
+    target, draft_model, tokenizer = found = load_pair(tmp_path / "both")
+    assert not found.note and draft_model.config == target.config and tokenizer.ends == {0, 2}
+    rounds = list(speculate(target, ModelDrafter(draft_model, 3), [3, 4, 5], 12, 0))
     assert tokens_of(rounds) == list(generate(target, [3, 4, 5], 12, 0))
     (tmp_path / "both" / "draft.gguf").unlink()
-    assert load_pair(tmp_path / "both").draft is None
+    assert load_pair(tmp_path / "both").draft_model is None
     save_tokenizer(BYTES, tmp_path / "both" / "draft")
     save_folder(small_gpt(257, 1, 1), tmp_path / "both" / "draft", 256)
     assert "another tokenizer" in load_pair(tmp_path / "both").note
@@ -85,13 +85,13 @@ def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
         save_folder(model, folder, 256)
     for folder in tmp_path / "a", tmp_path / "b":
         monkeypatch.setattr(sources, "load_folder", lambda *_: pytest.fail("weights were read"))
-        assert draft_of(source_of(folder)) is None                  # no weight was read
+        assert draft_model_of(source_of(folder)) is None                  # no weight was read
         monkeypatch.setattr(sources, "load_folder", load_folder)
         pair = load_pair(str(folder), dtype=torch.float64)
-        assert pair.draft is None and not pair.note and pair.target.config == model.config
+        assert pair.draft_model is None and not pair.note and pair.target.config == model.config
         assert pair.tokenizer.encode("ab") == [97, 98]
         with pytest.raises(PairError, match="holds no prefix.pt"):
-            load_pair(folder, draft="prefix")
+            load_pair(folder, draft_model="prefix")
 
 
 def test_pairs_are_what_they_were(tmp_path):
@@ -103,15 +103,16 @@ def test_pairs_are_what_they_were(tmp_path):
     BYTES.save(ours / "ranks.tiktoken")
     for name, model in zip(("target", "draft"), models):
         save_model(model, ours / f"{name}.pt", BYTES)
-    for folder, draft in (ours, ours / "draft.pt"), (tmp_path / "theirs", tmp_path / "theirs" / "draft"):
-        assert draft_of(source_of(folder)) == (draft, "gpt") and draft_of(source_of(folder), "mlp") is None
-        assert load_pair(source_of(folder)).draft.config.layers == 1
+    for folder, draft_model in (ours, ours / "draft.pt"), (tmp_path / "theirs", tmp_path / "theirs" / "draft"):
+        source = source_of(folder)
+        assert draft_model_of(source) == (draft_model, "gpt") and draft_model_of(source, "mlp") is None
+        assert load_pair(source_of(folder)).draft_model.config.layers == 1
 
 
 def test_a_gguf_file(tmp_path):
     model = write(tmp_path / "a.gguf")
-    target, draft, tokenizer = load_pair(tmp_path / "a.gguf")
-    assert target.config == model.config and draft is None and tokenizer.vocab_size == len(PIECES)
+    target, draft_model, tokenizer = load_pair(tmp_path / "a.gguf")
+    assert target.config == model.config and draft_model is None and tokenizer.vocab_size == len(PIECES)
     with pytest.raises(FileNotFoundError):
         load_pair(str(tmp_path / "b.gguf"))
 
@@ -186,9 +187,9 @@ def shipped(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["gpt", "prefix"])
 def test_a_shipped_draft_is_found(shipped, name):
-    pair = load_pair(shipped / "a.gguf", dtype=torch.float64, draft=name)
-    assert isinstance(pair.draft, Prefix) and not pair.note and pair.draft.dtype == torch.float64
-    rounds = list(speculate(pair.target, ModelDrafter(pair.draft, 3), [5, 6, 7], 24, temperature=0))
+    pair = load_pair(shipped / "a.gguf", dtype=torch.float64, draft_model=name)
+    assert isinstance(pair.draft_model, Prefix) and not pair.note and pair.draft_model.dtype == torch.float64
+    rounds = list(speculate(pair.target, ModelDrafter(pair.draft_model, 3), [5, 6, 7], 24, temperature=0))
     assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
 
 
@@ -196,9 +197,9 @@ def test_on_other_weights_of_the_shape_it_says_so(shipped):
     """The original weights, as the hub has them, instead of the quantised ones."""
     write(shipped / "b.gguf")
     pair = load_pair(shipped / "b.gguf")
-    assert isinstance(pair.draft, Prefix)
+    assert isinstance(pair.draft_model, Prefix)
     assert "small_prefix.pt was trained beside other weights" in pair.note and "exact" in pair.note
-    rounds = list(speculate(pair.target, ModelDrafter(pair.draft, 3), [5, 6, 7], 24, temperature=0))
+    rounds = list(speculate(pair.target, ModelDrafter(pair.draft_model, 3), [5, 6, 7], 24, temperature=0))
     assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
     with pytest.raises(PairError, match="another target"):
         load_learned(shipped / "weights" / "small_prefix.pt", pair.target, "prefix")
@@ -212,9 +213,9 @@ def test_a_target_of_another_shape_or_tokenizer_has_no_draft(shipped, monkeypatc
     save_folder(small_gpt(257, 1, 1), shipped / "e", 256)
     save_tokenizer(BYTES, shipped / "e")
     for name in "d.gguf", "e":
-        assert load_pair(shipped / name).draft is None
+        assert load_pair(shipped / name).draft_model is None
     with pytest.raises(PairError, match="holds no mlp.pt"):
-        load_pair(shipped / "a.gguf", draft="mlp")
+        load_pair(shipped / "a.gguf", draft_model="mlp")
 
 
 def test_one_of_its_own_goes_first(shipped):
@@ -224,26 +225,28 @@ def test_one_of_its_own_goes_first(shipped):
     tokenizer.engine.save(str(shipped / "tokenizer.json"))
     save_folder(target, folder, 2)
     (shipped / "tokenizer.json").rename(folder / "tokenizer.json")
-    assert draft_of(source_of(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
+    assert draft_model_of(source_of(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
     save_learned("prefix", Prefix(len(PIECES), 32, [1], 2, 1, 16, 16), folder / "prefix.pt", target)
-    assert draft_of(source_of(folder), "prefix") == (folder / "prefix.pt", "prefix")
-    assert load_pair(folder, draft="prefix").draft.layers == (1,)
+    assert draft_model_of(source_of(folder), "prefix") == (folder / "prefix.pt", "prefix")
+    assert load_pair(folder, draft_model="prefix").draft_model.layers == (1,)
 
 
 # Drafters
 
 def test_who_needs_a_draft_model(monkeypatch):
-    there, none = (Source(Path("it"), draft=draft) for draft in (Path("draft"), None))
-    monkeypatch.setattr(method_options, "draft_of", lambda source: source.draft)
-    of = partial(chosen_drafters, drafts=["gpt"], option="--drafters")
+    there, none = (Source(Path("it"), draft_model=draft_model) for draft_model in (Path("draft"), None))
+    monkeypatch.setattr(method_options, "draft_model_of", lambda source: source.draft_model)
+    of = partial(chosen_drafters, draft_models=["gpt"], option="--drafters")
     assert of([], there) == ["chain"] and of([], none) == of([], none, usual="hybrid") == ["suffix"]
     assert of(["stack"], there) == ["stack"] and of([], there, usual="hybrid") == ["hybrid"]
-    assert of(WITHOUT_DRAFT, none) == of(["all"], none) == WITHOUT_DRAFT and of(["all"], there) == [*DRAFTERS]
-    with pytest.raises(RequestError, match="--drafters hybrid needs a draft model, .*: " + ", ".join(WITHOUT_DRAFT)):
+    assert of(WITHOUT_DRAFT_MODEL, none) == of(["all"], none) == WITHOUT_DRAFT_MODEL
+    assert of(["all"], there) == [*DRAFTERS]
+    with pytest.raises(RequestError, match="--drafters hybrid needs a draft model, .*: "
+                       + ", ".join(WITHOUT_DRAFT_MODEL)):
         of(["lookup", "hybrid"], none)
 
 
-@pytest.mark.parametrize("name", WITHOUT_DRAFT)
+@pytest.mark.parametrize("name", WITHOUT_DRAFT_MODEL)
 def test_they_are_made_without_one(name):
     target = small_gpt(5, 1, 1)
     rounds = method_of(target, None, name, gamma=3).run([1, 2, 1, 2], max_new_tokens=20, temperature=0)

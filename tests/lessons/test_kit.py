@@ -69,10 +69,10 @@ def test_links_to_the_page_lead_to_its_views():
         assert f'<section id="{link.fragment}"' in text and link.fragment == view
 
 
-def right_round(target, draft, text, gamma, T, dice):
+def right_round(target, draft_model, text, gamma, T, dice):
     drafted, q = [], []
     for _ in range(gamma):
-        q.append((draft(text + drafted)[-1] / T).softmax(-1))
+        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
         drafted.append(dice.pick(q[-1]))
     p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
     for i, x in enumerate(drafted):

@@ -19,7 +19,7 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from tests.proof.compare import rounds, together
 
-TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 MIDDLE = {"chow": 0.4, "diff": 0.1, "opt": 0.6, "v1": 0.3, "v2": 0.3, "v3": 0.6}
 Q, P = torch.tensor([[.6, .3, .1]]), torch.tensor([[.2, .7, .1]])
 
@@ -58,10 +58,10 @@ def test_a_mixture_is_a_distribution_between_its_ends(deferral):
     assert (DEFERRALS[deferral](q, p, 20.0 if deferral == "opt" else 1.0) - q).abs().max() < 1e-12 or deferral == "opt"
 
 
-WAYS = {"chain": (ModelDrafter(DRAFT, 2), verify), "block": (ModelDrafter(DRAFT, 2), verify_block),
-        "traversal": (ModelDrafter(DRAFT, 2), verify_traversal),
-        "tree": (TreeDrafter(DRAFT, [-1, 0, 0, 1]), verify_tree),
-        "independent": (TreeDrafter(DRAFT, [-1, 0, 0, 1], independent=True), verify_tree)}
+WAYS = {"chain": (ModelDrafter(DRAFT_MODEL, 2), verify), "block": (ModelDrafter(DRAFT_MODEL, 2), verify_block),
+        "traversal": (ModelDrafter(DRAFT_MODEL, 2), verify_traversal),
+        "tree": (TreeDrafter(DRAFT_MODEL, [-1, 0, 0, 1]), verify_tree),
+        "independent": (TreeDrafter(DRAFT_MODEL, [-1, 0, 0, 1], independent=True), verify_tree)}
 EVERY_TIME = [*((way, "v1") for way in WAYS), *((way, deferral) for way in ("chain", "tree") for deferral in DEFERRALS)]
 
 
@@ -69,7 +69,7 @@ EVERY_TIME = [*((way, "v1") for way in WAYS), *((way, deferral) for way in ("cha
     pytest.param(*pair, marks=[pytest.mark.slow] * (pair not in EVERY_TIME)) for pair in product(WAYS, DEFERRALS)])
 def test_the_text_is_the_mixtures(way, deferral):
     (drafter, rule), a = WAYS[way], MIDDLE[deferral]
-    pi = Mixture(TABLE, DRAFT, lambda q, p: DEFERRALS[deferral](q, p, a))
+    pi = Mixture(TABLE, DRAFT_MODEL, lambda q, p: DEFERRALS[deferral](q, p, a))
     _, error, tv = rounds(pi, run_of(drafter, cascade(deferral, a, rule)), [1, 0, 1, 2, 1], 2)
     assert error < 1e-12 and tv < 1e-12
     texts = [target_distribution(model, [1, 0, 1, 2, 1], 2) for model in (pi, TABLE)]
@@ -78,23 +78,23 @@ def test_the_text_is_the_mixtures(way, deferral):
 
 def test_two_texts_at_once():
     """Ragged, with chains: the joint distribution is the product of two mixtures."""
-    pi, texts = Mixture(TABLE, DRAFT, lambda q, p: DEFERRALS["v1"](q, p, 0.3)), [[1], [0, 2, 1]]
+    pi, texts = Mixture(TABLE, DRAFT_MODEL, lambda q, p: DEFERRALS["v1"](q, p, 0.3)), [[1], [0, 2, 1]]
     found, _ = walk(lambda dice: tuple(map(tuple, together(
-        TABLE, ModelDrafter(DRAFT, 1), texts, 2, dice, rule=cascade("v1", 0.3, verify)))))
+        TABLE, ModelDrafter(DRAFT_MODEL, 1), texts, 2, dice, rule=cascade("v1", 0.3, verify)))))
     assert max(distance(found, product_of(*(target_distribution(pi, ids, 2) for ids in texts)))) < 1e-12
 
 
 @pytest.mark.parametrize("deferral", DEFERRALS)
 def test_at_its_ends_it_is_target_or_draft(deferral):
     never = -20.0 if deferral == "opt" else -1.0
-    assert rounds(TABLE, run_of(ModelDrafter(DRAFT, 2), cascade(deferral, never, verify)), [1, 0], 2)[2] < 1e-12
-    if deferral != "opt":               # where draft and target are far apart, opt keeps the draft with a = 1 or not
-        only = rounds(DRAFT, run_of(ModelDrafter(DRAFT, 2), cascade(deferral, 1.0, verify)), [1, 0], 2)
+    assert rounds(TABLE, run_of(ModelDrafter(DRAFT_MODEL, 2), cascade(deferral, never, verify)), [1, 0], 2)[2] < 1e-12
+    if deferral != "opt":               # where the two models are far apart, opt keeps the draft with a = 1 or not
+        only = rounds(DRAFT_MODEL, run_of(ModelDrafter(DRAFT_MODEL, 2), cascade(deferral, 1.0, verify)), [1, 0], 2)
         assert only[2] < 1e-12
 
 
 def test_a_round_writes_at_most_gamma_tokens_and_the_target_writes_where_nothing_is_drafted():
-    for done in speculate(TABLE, ModelDrafter(DRAFT, 3), [1], 40, rule=cascade("chow", 1.0, verify)):
+    for done in speculate(TABLE, ModelDrafter(DRAFT_MODEL, 3), [1], 40, rule=cascade("chow", 1.0, verify)):
         assert len(done.path) == 2                          # the third draft token is the round's last
     ids = [0, 1, 2]
     found = tokens_of(speculate(TABLE, PromptLookup(2, longest=9), ids, 1, 0, rule=cascade("chow", 1.0, verify)))

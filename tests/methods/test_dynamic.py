@@ -19,8 +19,8 @@ from nanospec.text import Text
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 from tests.proof.compare import ragged
 
-TABLE, DRAFT = TableModel(3, 8, zeros=.4), TableModel(3, 58, zeros=.4)
-GPT, GPT_DRAFT, WARM = small_gpt(11, 2, 1), small_gpt(11, 1, 2), {"temperature": 0.7}
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=.4), TableModel(3, 58, zeros=.4)
+GPT, GPT_DRAFT_MODEL, WARM = small_gpt(11, 2, 1), small_gpt(11, 1, 2), {"temperature": 0.7}
 COSTS = .1, {tokens: 1 + .05 * (tokens - 1) for tokens in range(2, 10)}
 DEAR = .3, {2: 1.1, 3: 1.2, 4: 1.3}
 rules = pytest.mark.parametrize("rule", [verify, verify_block])
@@ -32,7 +32,7 @@ def test_a_later_length_depends_on_earlier_rounds_and_the_text_is_exact(when, ru
     lengths = set()
 
     def play(dice):
-        done = list(speculate(TABLE, DynamicDrafter(DRAFT, when, 2), [1, 0, 1], 3, dice=dice, rule=rule, **WARM))
+        done = list(speculate(TABLE, DynamicDrafter(DRAFT_MODEL, when, 2), [1, 0, 1], 3, dice=dice, rule=rule, **WARM))
         lengths.add(tuple(len(each.tokens) - 1 for each in done))
         return tuple(tokens_of(done))
     assert max(distance(walk(play)[0], target_distribution(TABLE, [1, 0, 1], 3, **WARM))) < 1e-12
@@ -46,7 +46,7 @@ def test_with_a_fixed_length_it_is_the_chain():
     """The same distribution of draft tokens, text and rounds: each is the other's oracle."""
     found = [walk(lambda dice: tuple((*done.tokens, *done.emitted, len(done.path), done.steps) for done in speculate(
         TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
-        for drafter in (DynamicDrafter(DRAFT, StoppingRule(), 2), ModelDrafter(DRAFT, 2))]
+        for drafter in (DynamicDrafter(DRAFT_MODEL, StoppingRule(), 2), ModelDrafter(DRAFT_MODEL, 2))]
     assert distance(*found)[1] < 1e-12
 
 
@@ -61,7 +61,7 @@ def test_two_texts_of_a_batch_stop_where_each_of_them_will(when, rule, prompts, 
         lacking.append(draft.parents[:, 1:].lt(0).sum(-1).tolist())
         return rule(draft, p_target, dice)
 
-    _, error, tv = ragged(TABLE, DynamicDrafter(DRAFT, when, 2), prompts, 2, watched,
+    _, error, tv = ragged(TABLE, DynamicDrafter(DRAFT_MODEL, when, 2), prompts, 2, watched,
                           [WARM | {"top_k": 2}, {"top_k": 2}])
     assert max(error, tv) < 1e-12 and all(way in lacking for way in ways)
 
@@ -81,12 +81,12 @@ class Until(StoppingRule):
 
 def test_the_shorter_draft_of_two_lacks_the_rest():
     text, dice = Text([[1, 2], [3, 1, 4], [7]], 9, 11), Dice([0, 1, 2])
-    drafter = DynamicDrafter(GPT_DRAFT, StoppingRule(), 5)
+    drafter = DynamicDrafter(GPT_DRAFT_MODEL, StoppingRule(), 5)
     drafter.begin(text)
     drafter.read(text, [0, 1, 2], None)
-    assert len(set(map(id, drafter.of.values()))) == 3
+    assert len(set(map(id, drafter.rules.values()))) == 3
     for b, length in enumerate((3, 1, 0)):
-        drafter.of[b] = Until(length)
+        drafter.rules[b] = Until(length)
     dice.refill(5)
     draft = drafter.propose(text, Sampling(), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4] and draft.steps == 3
@@ -95,14 +95,14 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None, p_target.log())
     betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
     for b, (length, accepted, judged) in enumerate(((3, 1, 2), (1, 1, 1), (0, 0, 0))):
-        sure, *told = drafter.of[b].told
+        sure, *told = drafter.rules[b].told
         assert len(sure) == length and told == [accepted, betas[b][:judged]]
-    drafter.of[1] = Until(3)
-    drafter.of[2] = Until(3)
+    drafter.rules[1] = Until(3)
+    drafter.rules[2] = Until(3)
     dice.refill(5)
     assert drafter.propose(text, Sampling(), dice, 10).parents.tolist() == [[-1, 0, 1, 2]] * 3        # all as long
     drafter.read(text, [1], None)
-    assert type(drafter.of[1]) is StoppingRule and type(drafter.of[0]) is Until    # a new request begins anew, alone
+    assert type(drafter.rules[1]) is StoppingRule and type(drafter.rules[0]) is Until  # a new request begins anew
 
 
 # What each rule decides.
@@ -122,12 +122,12 @@ def test_the_heuristic_adds_two_or_takes_one_away_and_knows_what_was_possible():
 def test_confidence_keeps_what_it_dislikes_and_entropy_pays_for_what_it_does_not_draw():
     when = Confidence(.3)
     assert [when.goes_on(sure) for sure in ([], [.3], [.29], [.1, .9], [.9, .1])] == [True, True, False, True, False]
-    for done in speculate(TABLE, DynamicDrafter(DRAFT, when, 5), [1, 0], 60):
+    for done in speculate(TABLE, DynamicDrafter(DRAFT_MODEL, when, 5), [1, 0], 60):
         sure = done.q_draft.gather(1, torch.tensor(done.tokens)[:, None])[1:, 0].tolist()
         assert done.steps == len(sure) and all(each >= .3 for each in sure[:-1]) and (len(sure) == 5 or sure[-1] < .3)
     alike = torch.full((4,), .25)
     assert [Entropy(least).draws(alike) for least in (.47, .48)] == [True, False]
-    rounds = list(speculate(TABLE, DynamicDrafter(DRAFT, Entropy(.6), 3), [1, 0], 40, seed=1))
+    rounds = list(speculate(TABLE, DynamicDrafter(DRAFT_MODEL, Entropy(.6), 3), [1, 0], 40, seed=1))
     assert all(done.steps == len(done.tokens) - (len(done.tokens) == 4) for done in rounds)
     assert {len(done.tokens) for done in rounds} > {2, 4}
 
@@ -186,14 +186,14 @@ class Told(StoppingRule):
 @rules
 def test_a_rule_is_told_what_was_judged_and_no_more(rule):
     for settings in ({}, WARM, {"temperature": 0}):
-        drafter, text = DynamicDrafter(GPT_DRAFT, Told(), 3), [4, 9]
+        drafter, text = DynamicDrafter(GPT_DRAFT_MODEL, Told(), 3), [4, 9]
         rounds = list(speculate(GPT, drafter, text, 20, rule=rule, **settings))
-        assert len(rounds) == len(drafter.of[0].told)
-        for done, (sure, accepted, betas) in zip(rounds, drafter.of[0].told):
+        assert len(rounds) == len(drafter.rules[0].told)
+        for done, (sure, accepted, betas) in zip(rounds, drafter.rules[0].told):
             judged = min(len(done.path) + 1, len(done.tokens) - 1)
             assert accepted == len(done.path)
             assert betas == pytest.approx(acceptance(done.p_target[:judged], done.q_draft[1:judged + 1]).tolist())
-            own = probs(GPT_DRAFT(torch.tensor([text + done.tokens[1:]]))[0])        # before temperature
+            own = probs(GPT_DRAFT_MODEL(torch.tensor([text + done.tokens[1:]]))[0])        # before temperature
             assert sure == pytest.approx([own[len(text) - 1 + i, x].item() for i, x in enumerate(done.tokens[1:])])
             text = text + done.emitted
 
@@ -203,10 +203,11 @@ def test_a_rule_is_told_what_was_judged_and_no_more(rule):
 def test_goodput_beats_every_fixed_length_on_texts_that_differ():
     """Tokens for their cost at temperature 0, where nothing is left to chance: what a fixed length would have rounds is
     read off the finished text."""
-    target, draft, tokenizer = load_pair()
+    target, draft_model, tokenizer = load_pair()
     pack(target)
     c, v = .11, {tokens: 1 + .05 * (tokens - 1) for tokens in range(1, 10)}
-    drafter, ours, fixed = DynamicDrafter(draft, Goodput(c, v), 8), [0, 0.], {gamma: [0, 0.] for gamma in range(1, 9)}
+    drafter, ours = DynamicDrafter(draft_model, Goodput(c, v), 8), [0, 0.]
+    fixed = {gamma: [0, 0.] for gamma in range(1, 9)}
     for prompt in ["def area(radius):\n", "class Stack:\n    def __init__(self):\n", '"""Read a file and',
                    "    assert square(1) == 1\n" * 3, "import os\n\nfor name in os.listdir(",
                    "    x = [1, 2, 3]\n" * 3, "try:\n    import", "def main(argv):\n    parser = "]:
@@ -215,7 +216,7 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
         ours[0] += sum(len(done.path) + 1 for done in rounds)
         ours[1] += sum(done.steps * c + v[len(done.tokens)] for done in rounds)
         text = ids + tokens_of(rounds)
-        likeliest = draft(torch.tensor([text]))[0].argmax(-1).tolist()
+        likeliest = draft_model(torch.tensor([text]))[0].argmax(-1).tolist()
         for gamma, sums in fixed.items():
             at = len(ids)
             while at < len(text):

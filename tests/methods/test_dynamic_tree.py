@@ -1,4 +1,4 @@
-"""The trees that are grown where the draft model is sure, against all rows there could be."""
+"""The trees that are grown where the draft model is sure, against all nodes there could be."""
 
 from functools import partial
 from itertools import product
@@ -16,7 +16,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text, prefill
 from tests.proof.compare import Batch
 
-DRAFT = TableModel(5, 4, zeros=0)
+DRAFT_MODEL = TableModel(5, 4, zeros=0)
 TEXTS = [[1, 0, 2], [3], [4, 4, 1, 0]]
 
 
@@ -28,27 +28,27 @@ def proposed(drafter, texts=TEXTS):
 
 
 def paths_of(draft, b):
-    """The tokens after the root of every row that text b has."""
+    """The tokens after the root of every node that text b has."""
     paths = {0: ()}
     tokens, parents, _ = of_text(draft, b)
-    for row, parent in enumerate(parents):
+    for node, parent in enumerate(parents):
         if parent >= 0:
-            paths[row] = (*paths[parent], tokens[row])
+            paths[node] = (*paths[parent], tokens[node])
     return set(paths.values()) - {()}
 
 
 def confidence(ids, path):
-    """The product of the draft's probabilities along it."""
+    """The product of the draft model's probabilities along it."""
     chance = 1.0
     for depth, token in enumerate(path):
-        chance *= DRAFT(torch.tensor([[*ids, *path[:depth]]]))[0, -1].softmax(-1)[token].item()
+        chance *= DRAFT_MODEL(torch.tensor([[*ids, *path[:depth]]]))[0, -1].softmax(-1)[token].item()
     return chance
 
 
 @pytest.mark.parametrize("count, width, depth", [(60, 3, 3), (7, 5, 2), (6, 2, 4), (9, 1, 3)])
 def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
     """Against a plain loop: `width` of the likeliest of `width` children, level by level; of all the `count` best."""
-    drafter = DynamicTree(DRAFT, count, width, depth)
+    drafter = DynamicTree(DRAFT_MODEL, count, width, depth)
     draft = proposed(drafter)
     assert draft.steps == depth and drafter.most == count
     for b, ids in enumerate(TEXTS):
@@ -64,7 +64,7 @@ def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
 @pytest.mark.parametrize("count", [1, 3, 6, 9])
 def test_where_every_row_is_expanded_it_is_the_most_confident_of_all_trees(count):
     """With a width of the whole vocabulary nothing is overlooked, as deep as it reads."""
-    drafter = DynamicTree(DRAFT, count, width=5)
+    drafter = DynamicTree(DRAFT_MODEL, count, width=5)
     draft = proposed(drafter)
     for b, ids in enumerate(TEXTS):
         every = sorted((path for depth in range(1, drafter.depth + 1) for path in product(range(5), repeat=depth)),
@@ -87,7 +87,7 @@ def grown(ids, count, width, depth):
 
 @pytest.mark.parametrize("count, width", [(4, 1), (8, 2), (12, 3), (12, 2)])
 def test_a_row_goes_on_from_its_own_parent_level_after_level(count, width):
-    drafter = DynamicTree(DRAFT, count, width)
+    drafter = DynamicTree(DRAFT_MODEL, count, width)
     draft = proposed(drafter)
     assert drafter.depth > 3
     for b, ids in enumerate(TEXTS):
@@ -96,24 +96,24 @@ def test_a_row_goes_on_from_its_own_parent_level_after_level(count, width):
 
 def test_it_reads_no_more_rows_than_it_drafts():
     for count, width, depth in ((8, 2, 5), (8, 4, 3), (2, 2, 2), (1, 2, 1), (7, 3, 3)):
-        drafter = DynamicTree(DRAFT, count, width)
+        drafter = DynamicTree(DRAFT_MODEL, count, width)
         assert drafter.depth == depth and (depth - 1) * width <= count
         assert drafter.reader.lag == depth + 1                      # a path of that depth is read again, and no more
     with pytest.raises(RequestError, match="width"):
-        DynamicTree(DRAFT, 4, 0)
+        DynamicTree(DRAFT_MODEL, 4, 0)
     with pytest.raises(RequestError, match="depth"):
-        DynamicTree(DRAFT, 4, 2, 0)
+        DynamicTree(DRAFT_MODEL, 4, 2, 0)
 
 
 def test_parents_stand_first_and_the_best_child_before_its_siblings():
-    draft = proposed(DynamicTree(DRAFT, 8, 3))
+    draft = proposed(DynamicTree(DRAFT_MODEL, 8, 3))
     for b, ids in enumerate(TEXTS):
         tokens, parents, q_draft = of_text(draft, b)
-        assert all(parent < row for row, parent in enumerate(parents)) and parents.count(-1) == 1
+        assert all(parent < node for node, parent in enumerate(parents)) and parents.count(-1) == 1
         assert q_draft[0].sum() == 0 and (q_draft[1:].argmax(-1) == torch.tensor(tokens[1:])).all()
-        for row in range(1, len(tokens)):
-            elder = [other for other in range(1, row) if parents[other] == parents[row]]
-            assert not set(tokens[other] for other in elder) & {tokens[row]}
+        for node in range(1, len(tokens)):
+            elder = [other for other in range(1, node) if parents[other] == parents[node]]
+            assert not set(tokens[other] for other in elder) & {tokens[node]}
 
 
 def test_a_certain_draft_gives_a_chain_of_ties():
@@ -130,7 +130,7 @@ def test_a_certain_draft_gives_a_chain_of_ties():
 
 
 def test_a_gpt_reads_its_rows_after_their_own_parents():
-    """What the draft says of a row is what it says of the row's whole path."""
+    """What the draft model says of a node is what it says of the node's whole path."""
     model, ids = small_gpt(5, 1, 3), [2, 1, 4]
     text = Text([ids], 40, 5)
     drafter = DynamicTree(model, 9, 3)

@@ -22,7 +22,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import contract
-from tests.proof.checks import FULL, FULL_DRAFT, GPT4, RULED
+from tests.proof.checks import FULL, FULL_DRAFT_MODEL, GPT4, RULED
 from tests.proof.compare import Batch
 
 RULES3 = [[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]              # RULED, of checks.py
@@ -52,7 +52,7 @@ def off(run, truth: dict, ids: list[int], new: int, **settings) -> float:
     return distance(found, truth)[0]
 
 
-PAIR = Constrained(FULL, RULED), Constrained(FULL_DRAFT, RULED)
+PAIR = Constrained(FULL, RULED), Constrained(FULL_DRAFT_MODEL, RULED)
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -78,7 +78,8 @@ def test_the_draft_need_not_be_masked(rules):
     """In the second, a draft token opens what the tokens after it, of the same draft, are bound by."""
     target, truth = Constrained(FULL, Grammar(torch.tensor(rules))), by_hand(FULL, rules, [0, 1], 2)
     mlp = small_learned("mlp", FULL)
-    for drafter in ModelDrafter(FULL_DRAFT, 2), TreeDrafter(FULL_DRAFT, [-1, 0, 1, 1]), ModelDrafter(mlp, 1):
+    for drafter in (ModelDrafter(FULL_DRAFT_MODEL, 2), TreeDrafter(FULL_DRAFT_MODEL, [-1, 0, 1, 1]),
+                    ModelDrafter(mlp, 1)):
         run = lambda ids, **request: speculate(target, drafter, ids, **request)             # noqa: E731
         assert off(run, truth, [0, 1], 2) < 1e-12
 
@@ -93,12 +94,12 @@ def test_a_learned_draft_model_knows_the_target_without_its_mask(learned):
 
 def of_the_contract(monkeypatch):
     """What the contract is for, under a grammar."""
-    pairs = {"TABLE": FULL, "DRAFT": FULL_DRAFT}
-    for name in "TIED", "TIED_DRAFT":
+    pairs = {"TABLE": FULL, "DRAFT_MODEL": FULL_DRAFT_MODEL}
+    for name in "TIED", "TIED_DRAFT_MODEL":
         pairs[name] = TableModel(3, len(name), zeros=0, ties=True)
     for name, table in pairs.items():
         monkeypatch.setattr(contract, name, Constrained(table, RULED))
-    for name in "GPT4", "GPT_DRAFT4", "LONG", "LONG_DRAFT", "SHORT", "SHORT_DRAFT":
+    for name in "GPT4", "GPT_DRAFT_MODEL4", "LONG", "LONG_DRAFT_MODEL", "SHORT", "SHORT_DRAFT_MODEL":
         monkeypatch.setattr(contract, name, Constrained(getattr(contract, name), RULES4))
 
 
@@ -199,10 +200,10 @@ def test_a_token_may_follow_if_its_characters_may():
 
 def test_json_of_the_pair_that_ships():
     from nanospec.files import load_pair
-    target, draft, tokenizer = load_pair()
+    target, draft_model, tokenizer = load_pair()
     pattern = r'\{"name": "[A-Z][a-z]+( [A-Z][a-z]+)?", "age": \d\d?, "tags": \[("[a-z]+"(, "[a-z]+")?)?\]\}'
     grammar = grammar_of(pattern, tokenizer, target.config.vocab_size, opens="\n")
-    pair = Constrained(target, grammar), Constrained(draft, grammar)
+    pair = Constrained(target, grammar), Constrained(draft_model, grammar)
     ids = tokenizer.encode("# a user, as JSON:\n")                     # its last token is not the line break alone
     rounds = method_of(*pair, "tree").run(ids, max_new_tokens=80, stop=tokenizer.ends)
     assert re.fullmatch(pattern, tokenizer.decode(tokens_of(rounds)).removesuffix("<|endoftext|>"))

@@ -19,7 +19,7 @@ PIECES = ["1", "2", "12", ",", "x", "<end>"]
 TOY = SimpleNamespace(decode=lambda ids: "".join(PIECES[i] for i in ids), ends={5})
 PATTERN = "[12]{1,2}(,1)?"
 GRAMMAR = grammar_of(PATTERN, TOY, 6)
-TARGET, DRAFT = (Constrained(small_gpt(6, layers, seed), GRAMMAR) for layers, seed in ((2, 1), (1, 2)))
+TARGET, DRAFT_MODEL = (Constrained(small_gpt(6, layers, seed), GRAMMAR) for layers, seed in ((2, 1), (1, 2)))
 PROMPTS = [[4], [0], [3, 3], [0, 1, 3, 0], [4] * 5 + [0]]
 
 
@@ -33,7 +33,7 @@ def matches(ids) -> bool:
 def test_every_outcome_matches_and_has_the_probability_of_plain_decoding(prompt, name):
     settings = {"max_new_tokens": 6, "stop": [5], "top_k": 2}
     right, _ = walk(lambda dice: tuple(generate(TARGET, prompt, dice=dice, **settings)))
-    method = method_of(TARGET, DRAFT, name, gamma=2, topology=[-1, 0, 0])
+    method = method_of(TARGET, DRAFT_MODEL, name, gamma=2, topology=[-1, 0, 0])
     found, _ = walk(lambda dice: tuple(tokens_of(method.run(prompt, dice=dice, **settings))))
     assert distance(found, right)[1] < 1e-6 and len(right) > 2
     assert all(map(matches, found))
@@ -47,12 +47,12 @@ def test_a_draft_model_that_is_the_target_is_always_right():
 
 
 def test_turns_and_rows_that_others_have_written_in_before():
-    talk = Conversation(TARGET, ModelDrafter(DRAFT, 2))
+    talk = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2))
     for prompt in [[3, 4, 4, 4, 3, 4, 4, 4], [0], [2, 2]]:
         assert matches(tokens_of(talk.reply(prompt, 6, stop=[5])))
         if prompt == [0]:
             talk.go_back(0)                             # the next text is shorter than the prompt was
-    server = Server(TARGET, ModelDrafter(DRAFT, 2), rows=2)
+    server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), rows=2)
     asked = [server.submit(prompt, max_new_tokens=6, stop=[5], seed=seed) for seed in (1, 2) for prompt in PROMPTS]
     while not all(request.done for request in asked):
         server.step()

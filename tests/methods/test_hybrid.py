@@ -15,12 +15,12 @@ from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
 from tests.proof.compare import Batch
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 V = {m: 1 + 0.05 * (m - 1) for m in range(2, 10)}
 
 
 def chain() -> ByLoad:
-    return ByLoad(DRAFT, lambda rows, gamma: gamma * 0.1 + (V[gamma + 1] if gamma else 1.0), 4)
+    return ByLoad(DRAFT_MODEL, lambda rows, gamma: gamma * 0.1 + (V[gamma + 1] if gamma else 1.0), 4)
 
 
 SAID = [7, 1, 2, 3, 4, 5, 6, 8, 1, 2, 3, 4]         # 1 2 3 4 stood there before, and 5 6 8 1 2 3 4 after it
@@ -86,20 +86,21 @@ def test_what_the_chain_learns_is_of_its_own_rounds():
     assert drafter.other.acceptance.judged >= 1
 
 
-def three_tokens(draft) -> ByLoad:
-    return ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
+def three_tokens(draft_model) -> ByLoad:
+    return ByLoad(draft_model, lambda rows, gamma: 1.0 if gamma == 3 else 9.0, 3)
 
 
-@pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
+@pytest.mark.parametrize("draft_model", [DRAFT_MODEL, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
                                    small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
-def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft):
+def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft_model):
     """Two texts; now and then one of them copies, or both, or none."""
-    drafter, fixed = Hybrid(three_tokens(draft), V), [(True, False), (True, True), (False, True), (False, False)] * 5
+    drafter, fixed = Hybrid(three_tokens(draft_model), V), [(True, False), (True, True), (False, True),
+                                                            (False, False)] * 5
     batch, dice, seen = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 90), Dice([1, 2]), 0
     for which in fixed:
         of = drafter.memory.seen
         drafter._copy = lambda b, rate: (1, [*of[b].ids[:2], of[b].ids[-1], 0][:2 + 2 * b]) if which[b] else (0, [])
-        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 90)
+        fresh = Batch(TARGET, ModelDrafter(draft_model, 3), batch.text.ids(), 90)
         drawn, *_ = batch.round(dice, Sampling())
         if all(which):
             assert drawn.steps == 0

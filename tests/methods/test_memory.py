@@ -11,7 +11,7 @@ from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options
 from nanospec.dice import Dice
 from nanospec.probs import Sampling
-from tests.proof.checks import GPT4, GPT_DRAFT4
+from tests.proof.checks import GPT4, GPT_DRAFT_MODEL4
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.serving.rows import SamplingByRow
@@ -68,7 +68,7 @@ def test_a_seed_that_was_there_before_finds_it_closed():
 
 def asked(name, remember, temperature, seeds, prompts, rows=2):
     """The texts and the calls of a server."""
-    server = Server(GPT4, DRAFTERS[name].make(GPT_DRAFT4, Options(gamma=4, remember=remember)), rows=rows)
+    server = Server(GPT4, DRAFTERS[name].make(GPT_DRAFT_MODEL4, Options(gamma=4, remember=remember)), rows=rows)
     requests = [server.submit(ids, max_new_tokens=24, temperature=temperature, seed=seed)
                 for seed, ids in zip(seeds, prompts)]
     steps = 0

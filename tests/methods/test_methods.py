@@ -8,13 +8,13 @@ from nanospec.methods.settings import GAMMA, Options
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, tokens_of, verify
 
-TARGET, DRAFT = TableModel(5, 1), TableModel(5, 2)
+TARGET, DRAFT_MODEL = TableModel(5, 1), TableModel(5, 2)
 
 
 def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
     topology = [-1, 0, 0, 1, 1, 1]
     for name, entry in DRAFTERS.items():
-        drafter = entry.make(DRAFT, Options(gamma=3, topology=topology))
+        drafter = entry.make(DRAFT_MODEL, Options(gamma=3, topology=topology))
         assert drafter.most == {"gamma": 3, "shape": 5}.get(entry.takes, drafter.most)
         assert type(drafter) is entry.kind                  # whose facts are the drafter's
         # What a class says of itself is one of the words that the index knows.
@@ -32,22 +32,24 @@ def test_what_can_be_compiled():
 def test_a_chain_is_no_longer_than_its_draft_model_can_draft():
     model = small_learned("dflash", small_gpt(5, 2, 1))
     deepest = most_drafted("chain", model, 10 ** 3)
-    assert 1 < deepest < 10 ** 3 and most_drafted("chain", DRAFT, 7) == 7 and most_drafted("chain", DRAFT) == GAMMA
+    assert 1 < deepest < 10 ** 3 and most_drafted("chain", DRAFT_MODEL, 7) == 7
+    assert most_drafted("chain", DRAFT_MODEL) == GAMMA
     for name, entry in DRAFTERS.items():
         assert most_drafted(name, model, 10 ** 3) == (deepest if issubclass(entry.kind, ModelDrafter) else 10 ** 3)
 
 
 def test_a_methods_name_says_how_many_tokens_it_drafts_and_which_rule_is_not_the_usual():
-    names = [method_of(TARGET, DRAFT, *pair, gamma=5).name for pair in (("chain",), ("tree", "block"), ("lookahead",),
+    names = [method_of(TARGET, DRAFT_MODEL, *pair, gamma=5).name
+             for pair in (("chain",), ("tree", "block"), ("lookahead",),
                                                                         ("suffix-tree", "traversal"))]
     assert names == ["chain 5", "tree 6, block", "lookahead 15", "suffix-tree 5, traversal"]
-    method = method_of(TARGET, DRAFT)
+    method = method_of(TARGET, DRAFT_MODEL)
     assert method.gamma == GAMMA == method.make().most and method.make() is not method.make()
 
 
 def test_every_run_begins_with_a_drafter_of_its_own_and_a_request_may_name_another_rule():
     """Two runs side by side do not disturb each other."""
-    method, seen = method_of(TARGET, DRAFT, "heuristic", gamma=3), []
+    method, seen = method_of(TARGET, DRAFT_MODEL, "heuristic", gamma=3), []
     runs = [method.run([1, 2], max_new_tokens=20, seed=seed) for seed in (0, 1)]
     beside = [[], []]
     for both in zip(*runs):
@@ -78,7 +80,7 @@ COSTS = 0.1, {2: 1.1, 3: 1.2, 5: 1.4, 9: 1.6}
     ids=lambda value: str(value)[:40])
 def test_what_cannot_be_made_is_refused_at_once(name, setting, words):
     with pytest.raises(RequestError, match=words):
-        method_of(TARGET, DRAFT, *name, **setting)
+        method_of(TARGET, DRAFT_MODEL, *name, **setting)
 
 
 def test_goodput_looks_no_further_than_gamma():
@@ -97,6 +99,6 @@ def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
 
     for name in DRAFTERS:
         asked.clear()
-        method_of(TARGET, DRAFT, name, gamma=3, costs=costs)
+        method_of(TARGET, DRAFT_MODEL, name, gamma=3, costs=costs)
         assert bool(asked) == (name in ("goodput", "by-load", "hybrid")), name
     assert Options(costs=costs).seconds()(5, 2) == pytest.approx(1.2) and Options(costs=costs).seconds()(1, 0) == 1.0

@@ -30,12 +30,12 @@ from tests.proof.compare import rounds, together
 CODE = "def area(width, height):\n    return width * height\n\n\ndef main():\n    print(area(2, 3), 'ä')\n" * 3
 TALK = "the height of the main door, and the width of it; in the area of print there is a return\n" * 3
 OURS, ITS = Tokenizer(train(CODE, 290)), Tokenizer(train(TALK + CODE, 280))
-TARGET, DRAFT = small_gpt(OURS.vocab_size, 2, 3), small_gpt(ITS.vocab_size, 1, 4)
+TARGET, DRAFT_MODEL = small_gpt(OURS.vocab_size, 2, 3), small_gpt(ITS.vocab_size, 1, 4)
 PROMPT = OURS.begin + OURS.encode("def area(wid")
 
 
-def wrapped(draft=DRAFT, its=ITS, ours=OURS, vocab_size=OURS.vocab_size):
-    return OtherTokenizer(draft, tables_of(its, ours, vocab_size))
+def wrapped(draft_model=DRAFT_MODEL, its=ITS, ours=OURS, vocab_size=OURS.vocab_size):
+    return OtherTokenizer(draft_model, tables_of(its, ours, vocab_size))
 
 
 def test_the_tables_are_those_that_were_written_by_hand():
@@ -65,7 +65,7 @@ def test_the_text_that_looks_like_end_of_text_is_not_it():
 
 @pytest.fixture
 def folder(tmp_path):
-    """The draft's tokenizer as others keep it."""
+    """The draft model's tokenizer as others keep it."""
     pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
     save_tokenizer(ITS, tmp_path)
     (tmp_path / "config.json").write_text(f'{{"eos_token_id": {ITS.end_of_text}}}')
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_refused():
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0.8, "top_k": 2}, {"temperature": 0}], ids=str)
-@pytest.mark.parametrize("make", [lambda: ModelDrafter(wrapped(), 2), lambda: StringDrafter(DRAFT, ITS, OURS, 2)],
+@pytest.mark.parametrize("make", [lambda: ModelDrafter(wrapped(), 2), lambda: StringDrafter(DRAFT_MODEL, ITS, OURS, 2)],
                          ids=["shared tokens", "strings"])
 def test_two_real_tokenizers_walked(make, settings):
     _, error, _ = rounds(TARGET, partial(speculate, TARGET, make()), PROMPT, 2, **settings)
@@ -208,7 +208,7 @@ class Writes:
 def test_strings_for_a_batch_in_which_a_text_begins_anew():
     """As if each were alone; a text that has shrunk is read again from there."""
     prompts = [PROMPT, OURS.encode("def main():\n  "), OURS.encode("ä")]
-    drafted = together(TARGET, StringDrafter(DRAFT, ITS, OURS, 3), prompts, 12, Dice(range(3)), Sampling(0))
+    drafted = together(TARGET, StringDrafter(DRAFT_MODEL, ITS, OURS, 3), prompts, 12, Dice(range(3)), Sampling(0))
     assert drafted == [list(generate(TARGET, ids, 12, 0)) for ids in prompts]
 
 
@@ -240,12 +240,13 @@ class WholeVocabulary(ModelDrafter):
     """
 
     def propose(self, text, sampling, dice, kv_length, lag=0):
-        model: OtherTokenizer = self.draft
-        to_ours = torch.full((model.draft.config.vocab_size,), int(model.ids[0])).index_copy(0, model.own, model.ids)
+        model: OtherTokenizer = self.draft_model
+        to_ours = torch.full((model.draft_model.config.vocab_size,), int(model.ids[0])).index_copy(0, model.own,
+                                                                                                   model.ids)
         tokens, q_draft = [text.last(1)[:, 0]], []
         for _ in range(self.gamma):
             whole = torch.cat([text.tokens[:, :int(text.length)], *(token[:, None] for token in tokens[1:])], 1)
-            q_own = sampling(model.draft(model.read_as[whole])[:, -1])
+            q_own = sampling(model.draft_model(model.read_as[whole])[:, -1])
             q_draft.append(torch.zeros(1, text.vocab_size, dtype=q_own.dtype).index_copy(1, model.ids,
                                                                                          q_own[:, model.own]))
             tokens.append(to_ours[dice.pick(q_own)])
@@ -253,6 +254,7 @@ class WholeVocabulary(ModelDrafter):
 
 
 def test_a_q_of_the_whole_vocabulary_is_caught():
-    found = rounds(small.TARGET, partial(speculate, small.TARGET, WholeVocabulary(small.draft(), 1)), [2, 4, 0], 2,
+    found = rounds(small.TARGET, partial(speculate, small.TARGET, WholeVocabulary(small.draft_model(), 1)), [2, 4, 0],
+                   2,
                    temperature=0.7, top_k=3)
     assert found[2] > 0.01

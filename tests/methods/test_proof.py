@@ -15,7 +15,7 @@ from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import __main__ as proof
 from tests.proof import handover
-from tests.proof.checks import CHECKS, FULL, FULL_DRAFT, GPT4, GPT_DRAFT4, Check
+from tests.proof.checks import CHECKS, FULL, FULL_DRAFT_MODEL, GPT4, GPT_DRAFT_MODEL4, Check
 from tests.proof.compare import caches, rounds, worst
 from tests.proof.look import Sighting
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
@@ -43,7 +43,7 @@ def test_hidden_randomness_is_noticed():
 
 
 def test_a_walk_that_finds_no_end_says_so():
-    """A rule that draws for rows that do not exist: 2^20 paths."""
+    """A rule that draws for nodes that do not exist: 2^20 paths."""
     with pytest.raises(AssertionError, match="more than 1,000 paths, and 20 decisions .* drawn where nobody looks"):
         walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(20)]), most=1_000)
     assert walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(10)]), most=1_024)[1] == 1_024
@@ -54,11 +54,11 @@ def test_what_is_wrong_says_where():
     def likeliest_alone(draft, p_target, dice):
         return torch.zeros(len(p_target), dtype=torch.int64), p_target[:, 0].argmax(-1)
 
-    off = rounds(FULL, partial(speculate, FULL, ModelDrafter(FULL_DRAFT, 1), rule=likeliest_alone), [1, 0], 1)
+    off = rounds(FULL, partial(speculate, FULL, ModelDrafter(FULL_DRAFT_MODEL, 1), rule=likeliest_alone), [1, 0], 1)
     likeliest = int(FULL(torch.tensor([[1, 0]]))[0, -1].argmax())
     assert off.where.startswith(f"after [1, 0] comes ({likeliest},) with a probability of 1.000000000, and 0.")
-    off = caches(GPT4, small_gpt(4, 1, 5), ModelDrafter(GPT_DRAFT4, 2), [[1, 0]], 12)
-    assert off.where.startswith("the q_draft of row ")
+    off = caches(GPT4, small_gpt(4, 1, 5), ModelDrafter(GPT_DRAFT_MODEL4, 2), [[1, 0]], 12)
+    assert off.where.startswith("the q_draft of node ")
 
 
 def test_weights_that_are_no_weights_are_noticed():
@@ -92,9 +92,9 @@ def test_a_table_notices_its_whole_context():
 
 
 def test_a_comparison_of_caches_that_saw_no_round_of_its_kind_says_so():
-    target, draft = TableModel(3, 1, zeros=0.0), TableModel(3, 2, zeros=0.0)
+    target, draft_model = TableModel(3, 1, zeros=0.0), TableModel(3, 2, zeros=0.0)
     with pytest.raises(LookupError, match="what it leaves was not seen"):
-        caches(target, draft, ModelDrafter(draft, 4), [[1]], 12, must_see=lambda done: len(done.path) > 4)
+        caches(target, draft_model, ModelDrafter(draft_model, 4), [[1]], 12, must_see=lambda done: len(done.path) > 4)
 
 
 def test_several_runs_as_one_check():

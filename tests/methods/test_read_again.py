@@ -14,11 +14,11 @@ from nanospec.methods.models.by_string import ReadText
 from nanospec.methods.stack import Stack
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
-from nanospec.serving.conversation import Listening
+from nanospec.serving.conversation import RecordingDrafter
 from nanospec.speculate import ModelDrafter
 from tests.proof.compare import Batch
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3, 0, 4], [4, 0, 1]]
 
 
@@ -40,37 +40,38 @@ class Counting:
         return widths
 
 
-def begun(drafter, draft: Counting) -> tuple[Batch, Dice]:
+def begun(drafter, draft_model: Counting) -> tuple[Batch, Dice]:
     batch = Batch(TARGET, drafter, PROMPTS, 150)
-    draft.taken()                                           # the prompts
+    draft_model.taken()                                           # the prompts
     return batch, Dice([1, 2])
 
 
 def test_a_chain_reads_two_tokens_and_each_of_its_own_but_the_last():
-    draft = Counting(DRAFT)
-    batch, dice = begun(ModelDrafter(draft, 3), draft)
+    draft_model = Counting(DRAFT_MODEL)
+    batch, dice = begun(ModelDrafter(draft_model, 3), draft_model)
     for _ in range(6):
         batch.round(dice, Sampling())
-        assert draft.taken() == [2, 1, 1]
+        assert draft_model.taken() == [2, 1, 1]
 
 
 def test_after_a_silence_it_reads_what_was_written_meanwhile_once():
-    draft, silent = Counting(DRAFT), [0, 1, 1, 1, 0, 0, 1, 0]
-    drafter = ByLoad(draft, lambda rows, gamma: 1.0, 3)
-    batch, dice = begun(drafter, draft)
+    draft_model, silent = Counting(DRAFT_MODEL), [0, 1, 1, 1, 0, 0, 1, 0]
+    drafter = ByLoad(draft_model, lambda rows, gamma: 1.0, 3)
+    batch, dice = begun(drafter, draft_model)
     missed = 0
     for quiet in silent:
         drafter.best = lambda rows, quiet=quiet: 0 if quiet else 2
         batch.round(dice, Sampling())
-        assert draft.taken() == ([] if quiet else [2 + missed, 1])
+        assert draft_model.taken() == ([] if quiet else [2 + missed, 1])
         missed = missed + 1 if quiet else 0
 
 
 def test_after_copies_the_draft_model_reads_the_longest_of_them_once():
     """Of each text what it was given since the draft model last read; the greatest of these counts."""
-    draft = Counting(DRAFT)
-    drafter = Hybrid(ByLoad(draft, lambda rows, gamma: 1.0 if gamma == 2 else 9.0, 2), {m: 1.0 for m in range(2, 6)})
-    batch, dice = begun(drafter, draft)
+    draft_model = Counting(DRAFT_MODEL)
+    drafter = Hybrid(ByLoad(draft_model, lambda rows, gamma: 1.0 if gamma == 2 else 9.0, 2),
+                     {m: 1.0 for m in range(2, 6)})
+    batch, dice = begun(drafter, draft_model)
     known: dict[int, int] = {}
     for which in [(0, 0), (1, 1), (1, 1), (0, 1), (1, 0), (1, 1), (0, 0), (0, 0)]:
         of = drafter.memory.seen
@@ -78,7 +79,7 @@ def test_after_copies_the_draft_model_reads_the_longest_of_them_once():
         lengths = batch.text.length.tolist()
         missed = max([lengths[b] - length for b, length in known.items()], default=0)
         batch.round(dice, Sampling())
-        assert draft.taken() == ([] if all(which) else [2 + missed, 1]), which
+        assert draft_model.taken() == ([] if all(which) else [2 + missed, 1]), which
         known = known if all(which) else {}
         for b, copies in enumerate(which):
             if copies:
@@ -106,27 +107,27 @@ def test_a_stack_reads_what_its_middle_model_has_not():
 
 
 def test_strings_are_read_from_where_they_differ():
-    draft = Counting(small_gpt(9, 1, 4, context=512))
-    kept, text = ReadText(draft), [1, 2, 3, 4, 5]
+    draft_model = Counting(small_gpt(9, 1, 4, context=512))
+    kept, text = ReadText(draft_model), [1, 2, 3, 4, 5]
     found = kept.likeliest(text, 3, 8)
-    assert draft.taken() == [5, 1, 1] and 8 not in found
+    assert draft_model.taken() == [5, 1, 1] and 8 not in found
     more = kept.likeliest([*text, *found, 7], 3, 8)         # two of the three were read, the last one was not
-    assert draft.taken() == [2, 1, 1]
+    assert draft_model.taken() == [2, 1, 1]
     kept.likeliest([*text, found[0], (found[1] + 1) % 8, 7], 2, 8)
-    assert draft.taken() == [2, 1]
+    assert draft_model.taken() == [2, 1]
     kept.likeliest(text[:3], 1, 8)                          # it has shrunk: the last token is read for its answer
-    assert draft.taken() == [1]
+    assert draft_model.taken() == [1]
     kept.likeliest([*text, *found, *more] * 30, 1, 8)       # a larger cache has read nothing
-    assert draft.taken() == [330]
+    assert draft_model.taken() == [330]
 
 
 @pytest.mark.parametrize("snapshots", [None, 4])
 def test_recurrent_states_in_a_batch_read_again_what_was_accepted(snapshots):
     """Of each text by itself: with replay the accepted tokens and the one before them, after a rejection; with a state
-    for each row of a draft nothing.
+    for each node of a draft nothing.
     """
-    target, draft = small_recurrent(4, 2, 3, (0,), snapshots), small_recurrent(4, 1, 4, (), 4)
-    batch, dice = Batch(target, ModelDrafter(draft, 3), [[1, 2, 3], [2]], 90), Dice([1, 2])
+    target, draft_model = small_recurrent(4, 2, 3, (0,), snapshots), small_recurrent(4, 1, 4, (), 4)
+    batch, dice = Batch(target, ModelDrafter(draft_model, 3), [[1, 2, 3], [2]], 90), Dice([1, 2])
     again, before, seen = 0, [3, 3], set()
     for _ in range(12):
         start = batch.cache.again
@@ -142,15 +143,15 @@ def test_recurrent_states_in_a_batch_read_again_what_was_accepted(snapshots):
 
 def test_hidden_states_are_kept_along_a_path_with_gaps():
     """Rows 0, 2 and 5 of a tree were accepted; then a chain of one more; then the text goes back."""
-    listening, hidden = Listening(ModelDrafter(DRAFT, 1)), torch.arange(7 * 2.0).view(1, 7, 1, 2)
-    listening.hear(hidden[:, :2])
-    listening.hear(hidden, torch.tensor([[0, 2, 5, 1, 3, 4, 6]]), torch.tensor([2]))
-    listening.hear(hidden + 100, torch.tensor([[0, 1, 2, 3, 4, 5, 6]]), torch.tensor([1]))
+    recording, hidden = RecordingDrafter(ModelDrafter(DRAFT_MODEL, 1)), torch.arange(7 * 2.0).view(1, 7, 1, 2)
+    recording.record(hidden[:, :2])
+    recording.record(hidden, torch.tensor([[0, 2, 5, 1, 3, 4, 6]]), torch.tensor([2]))
+    recording.record(hidden + 100, torch.tensor([[0, 1, 2, 3, 4, 5, 6]]), torch.tensor([1]))
     wanted = torch.cat([hidden[0, :2], hidden[0, [0, 2, 5]], hidden[0, :2] + 100])
-    assert torch.equal(listening.heard()[0], wanted)
-    listening.forget_after(4)
-    listening.hear(hidden + 200, torch.tensor([[0, 3, 6, 1, 2, 4, 5]]), torch.tensor([1]))
-    assert torch.equal(listening.heard()[0], torch.cat([wanted[:4], hidden[0, [0, 3]] + 200]))
+    assert torch.equal(recording.recorded()[0], wanted)
+    recording.forget_after(4)
+    recording.record(hidden + 200, torch.tensor([[0, 3, 6, 1, 2, 4, 5]]), torch.tensor([1]))
+    assert torch.equal(recording.recorded()[0], torch.cat([wanted[:4], hidden[0, [0, 3]] + 200]))
 
 
 def test_a_recurrent_text_without_a_cache_shows_its_hidden_states():

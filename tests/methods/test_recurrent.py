@@ -63,11 +63,11 @@ def test_a_state_is_linear_attention_with_a_decay():
 
 @ways
 def test_greedy_text_and_what_is_read_again(snapshots):
-    """A state for each of the 5 rows of a draft reads nothing again. Replay reads each accepted token again at most
+    """A state for each of the 5 nodes of a draft reads nothing again. Replay reads each accepted token again at most
     once, and no other. With too few states the text is the same.
     """
-    target, draft = pair(snapshots)
-    for drafter in (ModelDrafter(draft, 4), PromptLookup(4)):
+    target, draft_model = pair(snapshots)
+    for drafter in (ModelDrafter(draft_model, 4), PromptLookup(4)):
         for ids in prompts_of(4, 3, 5):
             made = []
             new_cache, target.new_cache = target.new_cache, lambda *of: made.append(new_cache(*of)) or made[-1]
@@ -94,10 +94,10 @@ def test_what_a_state_takes():
 @ways
 def test_requests_come_and_go(snapshots):
     """In a server every request is written as if it were alone; so is one that begins in a row while another writes."""
-    target, draft = pair(snapshots)
-    served, wrong, _ = schedules(target, lambda: ModelDrafter(draft, 2), range(1))
+    target, draft_model = pair(snapshots)
+    served, wrong, _ = schedules(target, lambda: ModelDrafter(draft_model, 2), range(1))
     assert served == 6 and not wrong
-    batch, dice = Batch(target, ModelDrafter(draft, 2), [[1, 2, 3], [2]], 60), Dice([1, 2])
+    batch, dice = Batch(target, ModelDrafter(draft_model, 2), [[1, 2, 3], [2]], 60), Dice([1, 2])
     for _ in range(3):
         batch.round(dice, Sampling(0))
     batch.begin_anew(1, [3, 1])
@@ -108,19 +108,19 @@ def test_requests_come_and_go(snapshots):
 
 
 def test_trees_are_refused():
-    target, draft = pair(None)
+    target, draft_model = pair(None)
     with pytest.raises(RequestError, match="chains, and no trees"):
-        list(speculate(target, TreeDrafter(draft, [-1, 0, 0]), [1, 2], 4))
+        list(speculate(target, TreeDrafter(draft_model, [-1, 0, 0]), [1, 2], 4))
     with pytest.raises(RequestError, match="chains, and no trees"):
         target(torch.tensor([[1]]), target.new_cache(1, 4), 4, positions=torch.tensor([[0]]))
 
 
 def test_one_token_prompts_begin_with_an_empty_state():
     """A drafter feeds the last two tokens of a text that has one: the first is no token of the text."""
-    _, draft = pair(None)
+    _, draft_model = pair(None)
     text = Text([[2], [1, 3]], 8, 4)
-    cache, _ = prefill(draft, text)
+    cache, _ = prefill(draft_model, text)
     cache.length = text.length - 2
-    found = draft(text.last(2), cache, 8)[:, -1]
+    found = draft_model(text.last(2), cache, 8)[:, -1]
     for b, ids in enumerate(([2], [1, 3])):
-        assert (found[b] - draft(torch.tensor([ids]))[0, -1]).abs().max() < 1e-12
+        assert (found[b] - draft_model(torch.tensor([ids]))[0, -1]).abs().max() < 1e-12

@@ -62,19 +62,19 @@ def test_rows_do_not_mix_and_each_takes_gamma_and_one_uniforms():
     assert judged(list(seeds)) == [judged([b])[0] for b in seeds]
 
 
-def of_a_round(rule, target, draft, ids, gamma):
+def of_a_round(rule, target, draft_model, ids, gamma):
     """The distribution of what the first round writes."""
-    return walk(lambda dice: tuple(next(speculate(target, ModelDrafter(draft, gamma), ids, 9, dice=dice,
+    return walk(lambda dice: tuple(next(speculate(target, ModelDrafter(draft_model, gamma), ids, 9, dice=dice,
                                                   rule=rule)).emitted))[0]
 
 
-def by_formula(target, draft, ids, gamma, w=1.0) -> float:
+def by_formula(target, draft_model, ids, gamma, w=1.0) -> float:
     """The sum over i of the chance that draft tokens 1..i are accepted: the mean of w_i."""
     if gamma == 0:
         return 0.0
-    p_target, q_draft = (probs(model(torch.tensor([ids]))[0, -1]).tolist() for model in (target, draft))
+    p_target, q_draft = (probs(model(torch.tensor([ids]))[0, -1]).tolist() for model in (target, draft_model))
     ws = [min(1, w * p_x / q_x) if q_x > 0 else 0 for p_x, q_x in zip(p_target, q_draft)]
-    return sum(q_x * (w + by_formula(target, draft, [*ids, x], gamma - 1, w))
+    return sum(q_x * (w + by_formula(target, draft_model, [*ids, x], gamma - 1, w))
                for x, (q_x, w) in enumerate(zip(q_draft, ws)))
 
 
@@ -97,5 +97,6 @@ def test_never_fewer_accepted_than_token_by_token(gamma, pairs, most):
 
 def test_one_draft_token_or_a_certain_draft_is_judged_as_token_by_token():
     full, other, certain = (TableModel(3, seed, zeros) for seed, zeros in ((5, 0), (6, 0), (8, 1)))
-    for draft, gamma in ((other, 1), (certain, 3)):
-        assert max(distance(*(of_a_round(rule, full, draft, [2, 0], gamma) for rule in (verify, verify_block)))) < 1e-15
+    for draft_model, gamma in ((other, 1), (certain, 3)):
+        assert max(distance(*(of_a_round(rule, full, draft_model, [2, 0], gamma)
+                              for rule in (verify, verify_block)))) < 1e-15

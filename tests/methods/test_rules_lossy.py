@@ -18,13 +18,13 @@ from nanospec.proof.walk import walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from tests.proof.compare import rounds
 
-TABLE, DRAFT = TableModel(3, 8, zeros=0), TableModel(3, 58, zeros=0)
-TARGET, GPT_DRAFT = small_gpt(11, 2, 5), small_gpt(11, 1, 6)
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=0), TableModel(3, 58, zeros=0)
+TARGET, GPT_DRAFT_MODEL = small_gpt(11, 2, 5), small_gpt(11, 1, 6)
 P = torch.tensor([[[.5, .3, .2], [.05, .9, .05], [1., 0, 0], [.4, .4, .2]]], dtype=torch.float64)
 
 
 def decided(rule, drafted, parents=None, **settings):
-    """(last accepted row, token that follows) with u = .99, for one text whose first row is token 0."""
+    """(last accepted node, token that follows) with u = .99, for one text whose first node is token 0."""
     n = 1 + len(drafted)
     exist = torch.tensor([parents or range(-1, n - 1)]) >= 0
     of = torch.tensor([[0, *drafted]]), exist[:, :, None] * torch.full((3,), 1 / 3)
@@ -61,13 +61,13 @@ def test_texts_of_a_batch_are_judged_each_by_itself():
 def test_of_two_long_paths_the_likelier_one():
     assert decided(typical, [0, 1], [-1, 0, 0], most=0) == (1, 2)
     assert decided(typical, [1, 0], [-1, 0, 0], most=0) == (2, 0)
-    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a row that the text lacks is none
+    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a node that the text lacks is none
 
 
 def test_it_is_not_lossless():
     """The distance of two tokens of text from the target's, walked: far above rounding."""
     def run(ids, **request):
-        return speculate(TABLE, ModelDrafter(DRAFT, 2), ids, rule=typical, **request)
+        return speculate(TABLE, ModelDrafter(DRAFT_MODEL, 2), ids, rule=typical, **request)
     _, _, tv = rounds(TABLE, run, [1, 0], 2)
     assert tv > 0.05
 
@@ -75,14 +75,14 @@ def test_it_is_not_lossless():
 def test_a_token_that_passes_is_written_for_certain():
     """So the text is 1 - p_target(x) away at that place."""
     def run(ids, **request):
-        return speculate(TABLE, TopTree(DRAFT, [-1, 0]), ids, rule=typical, **request)
+        return speculate(TABLE, TopTree(DRAFT_MODEL, [-1, 0]), ids, rule=typical, **request)
     p_target = TABLE(torch.tensor([[2, 0]]))[0, -1].softmax(-1)
-    x = DRAFT(torch.tensor([[2, 0]]))[0, -1].argmax()
+    x = DRAFT_MODEL(torch.tensor([[2, 0]]))[0, -1].argmax()
     assert 0.9 > p_target[x] > 0.09 and abs(rounds(TABLE, run, [2, 0], 1)[2] - (1 - p_target[x])) < 1e-12
 
 
-@pytest.mark.parametrize("drafter", [ModelDrafter(GPT_DRAFT, 4), TreeDrafter(GPT_DRAFT, shape(2, 1)),
-                                     TopTree(GPT_DRAFT, shape(2, 2))])
+@pytest.mark.parametrize("drafter", [ModelDrafter(GPT_DRAFT_MODEL, 4), TreeDrafter(GPT_DRAFT_MODEL, shape(2, 1)),
+                                     TopTree(GPT_DRAFT_MODEL, shape(2, 2))])
 def test_at_temperature_0_only_the_best_token_passes(drafter):
     for ids in ([1], [3, 4, 5]):
         found = tokens_of(speculate(TARGET, drafter, ids, 30, temperature=0, rule=typical))
@@ -91,12 +91,12 @@ def test_at_temperature_0_only_the_best_token_passes(drafter):
 
 @pytest.mark.parametrize("lenience", [0.5, 0.8])
 @pytest.mark.parametrize("drafter, rule", [
-    (ModelDrafter(DRAFT, 2), verify), (TreeDrafter(DRAFT, [-1, 0, 0]), verify_tree)], ids=["chain", "tree"])
+    (ModelDrafter(DRAFT_MODEL, 2), verify), (TreeDrafter(DRAFT_MODEL, [-1, 0, 0]), verify_tree)], ids=["chain", "tree"])
 def test_lenience_makes_no_token_likelier_than_it_may(drafter, rule, lenience):
     """The first token's distribution, walked: at most p / lenience, not the target's, and for a chain the formula's."""
     found, _ = walk(lambda dice: next(speculate(
         TABLE, drafter, [1, 0], 1, rule=lenient(lenience, rule), dice=dice)).emitted[0])
-    p, q = (model(torch.tensor([[1, 0]]))[0, -1].softmax(-1) for model in (TABLE, DRAFT))
+    p, q = (model(torch.tensor([[1, 0]]))[0, -1].softmax(-1) for model in (TABLE, DRAFT_MODEL))
     law = torch.tensor([found.get(x, 0.0) for x in range(3)], dtype=torch.float64)
     assert (law - p / lenience).max() < 1e-12 and (law - p).abs().sum() > 0.01
     if not isinstance(drafter, TreeDrafter):
@@ -106,7 +106,7 @@ def test_lenience_makes_no_token_likelier_than_it_may(drafter, rule, lenience):
 
 def test_lenience_1_is_lossless_and_others_are_refused():
     def run(ids, **request):
-        return speculate(TABLE, ModelDrafter(DRAFT, 2), ids, rule=lenient(1.0, verify), **request)
+        return speculate(TABLE, ModelDrafter(DRAFT_MODEL, 2), ids, rule=lenient(1.0, verify), **request)
     assert rounds(TABLE, run, [1, 0], 2)[2] < 1e-12
     for wrong in (0.0, -1.0, 1.5):
         with pytest.raises(RequestError, match="above 0 and at most 1"):

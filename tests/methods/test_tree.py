@@ -1,4 +1,4 @@
-"""Trees that a draft model drafts: in which order, which rows a text lacks, and what several children are good for."""
+"""Trees that a draft model drafts: in which order, which nodes a text lacks, and what several children are good for."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.errors import MOST_NODES, RequestError
 from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter, in_drawing_order
 from nanospec.methods.trees.node_rule import verify_tree
@@ -19,8 +19,9 @@ from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
 from tests.proof.compare import node_cases
 
-TABLE, DRAFT, FULL, FULL_DRAFT = (TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
-GPT_DRAFT, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
+TABLE, DRAFT_MODEL, FULL, FULL_DRAFT_MODEL = (
+    TableModel(3, seed, zeros) for seed, zeros in ((8, .4), (58, .4), (5, 0), (6, 0)))
+GPT_DRAFT_MODEL, WARM = small_gpt(11, 1, 2), {"temperature": 0.7}
 
 
 def test_rows_stand_in_the_order_in_which_they_are_drawn():
@@ -29,34 +30,35 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
     made = random.Random(1)
     for _ in range(200):
         deep = made.choice([1, 2, 30])
-        topology = [-1] + [made.randrange(max(0, row - deep), row) for row in range(1, made.randint(2, 25))]
+        topology = [-1] + [made.randrange(max(0, node - deep), node) for node in range(1, made.randint(2, 25))]
 
-        def birth(row):
-            """The ranks on the way to a row: two trees are the same if they have the same of these."""
-            return (*birth(topology[row]), topology[1:row].count(topology[row])) if row else ()
+        def birth(node):
+            """The ranks on the way to a node: two trees are the same if they have the same of these."""
+            return (*birth(topology[node]), topology[1:node].count(topology[node])) if node else ()
 
-        def turn(row):
+        def turn(node):
             """When it is drawn: its depth, its rank, its parent's turn."""
-            return (len(birth(row)), birth(row)[-1], turn(topology[row])) if row else ()
+            return (len(birth(node)), birth(node)[-1], turn(topology[node])) if node else ()
 
         expected = sorted(range(1, len(topology)), key=turn)
         ours = in_drawing_order(topology)
-        assert [topology[row] and 1 + expected.index(topology[row]) for row in expected] == ours[1:]
+        assert [topology[node] and 1 + expected.index(topology[node]) for node in expected] == ours[1:]
 
 
 def test_the_likeliest_tokens_follow_each_row_the_best_first():
-    text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT, [-1, 0, 0, 0])
+    text, drafter = Text([[1, 2], [3, 1, 4]], 9, 11), TopTree(GPT_DRAFT_MODEL, [-1, 0, 0, 0])
     drafter.begin(text)
     drafter.read(text, [0, 1], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0, 1]), 10)
-    best = [GPT_DRAFT(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
+    best = [GPT_DRAFT_MODEL(torch.tensor([ids]))[0, -1].topk(3).indices.tolist() for ids in text.ids()]
     assert draft.tokens[:, 1:].tolist() == best
 
 
 def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
-    """Where there are fewer tokens than rows, the text lacks the rest."""
-    ids = next([a, b] for a in range(3) for b in range(3) if DRAFT(torch.tensor([[a, b]]))[0, -1].isinf().sum() == 1)
-    text, drafter = Text([ids], 9, 3), TopTree(DRAFT, [-1, 0, 0, 0])
+    """Where there are fewer tokens than nodes, the text lacks the rest."""
+    ids = next([a, b] for a in range(3) for b in range(3) if DRAFT_MODEL(torch.tensor([[a, b]]))[0, -1].isinf().sum()
+               == 1)
+    text, drafter = Text([ids], 9, 3), TopTree(DRAFT_MODEL, [-1, 0, 0, 0])
     drafter.begin(text)
     drafter.read(text, [0], None)
     draft = drafter.propose(text, Sampling(1.0), Dice([0]), 10)
@@ -68,15 +70,15 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
     rescaled without the first one's token.
     """
     text = Text([[1, 2], [3, 1, 4]], 9, 11)
-    drafter, dice = TreeDrafter(GPT_DRAFT, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
+    drafter, dice = TreeDrafter(GPT_DRAFT_MODEL, [-1, 0, 0, 1, 2, 2, 3]), Dice([0, 1])
     drafter.begin(text)
     drafter.read(text, [0, 1], None)
     dice.refill(6)
     draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 0, 1, 2, 2, 3]] * 2 and draft.steps == 3
     assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 1, 1, 1, 1, 1]] * 2
-    assert dice.column == 6                             # a uniform for every row
-    assert [level.rows.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]    # rows with children
+    assert dice.column == 6                             # a uniform for every node
+    assert [level.nodes.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]   # nodes with children
     for b, elder, younger in (0, 1, 2), (0, 4, 5), (1, 1, 2), (1, 4, 5):
         first, second = draft.q_draft[b, elder], draft.q_draft[b, younger]
         again = first if b else torch.ones(11, dtype=torch.float64)
@@ -87,29 +89,29 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
 
 def test_the_rows_that_a_text_lacks():
     """Of five siblings over three tokens two, and all that would follow these. A token that q_draft lacks comes last,
-    and after it all are tried. Drawn independently no row is lacking.
+    and after it all are tried. Drawn independently no node is lacking.
     """
     text = Text([[0, 1], [1, 2]], 9, 3)
     topology = [-1, 0, 0, 0, 0, 0, 3, 4]
     for independent in False, True:
-        drafter, dice = TreeDrafter(DRAFT, topology, independent), Dice([0, 1])
+        drafter, dice = TreeDrafter(DRAFT_MODEL, topology, independent), Dice([0, 1])
         drafter.begin(text)
         drafter.read(text, [0, 1], None)
         dice.refill(7)
         draft = drafter.propose(text, Sampling(1.0), dice, 10)
         there = [0, 1, 1, 1, 1, 1, 1, 1] if independent else [0, 1, 1, 1, 0, 0, 1, 0]
         assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [there] * 2
-        assert draft.parents.tolist() == [[own if row else -1 for own, row in zip(topology, there)]] * 2
+        assert draft.parents.tolist() == [[own if node else -1 for own, node in zip(topology, there)]] * 2
         assert independent or draft.tokens[:, 1:4].sort().values.tolist() == [[0, 1, 2]] * 2
 
 
 def test_as_many_siblings_as_tokens_cover_the_vocabulary():
-    """Sequoia's property, also for a draft with zeros, and at temperature 0, where all but one token are zeros: some
+    """Sequoia's property, also for a q_draft with zeros, and at temperature 0, where all but one token are zeros: some
     sibling is accepted. The text is the target's.
     """
     for sampling in WARM, {"temperature": 0}, {"temperature": 1.0, "top_k": 1}:
         found = walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
-            TABLE, TreeDrafter(DRAFT, [-1, 0, 0, 0]), [1, 0], 3, dice=dice, **sampling)))[0]
+            TABLE, TreeDrafter(DRAFT_MODEL, [-1, 0, 0, 0]), [1, 0], 3, dice=dice, **sampling)))[0]
         texts = {}
         for rounds, weight in found.items():
             assert all(accepted == 1 for emitted, accepted in rounds[:-1]), sampling
@@ -145,7 +147,7 @@ def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(coun
 
 @pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
 def test_siblings_may_each_have_a_distribution_of_their_own(rule):
-    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft or the target says."""
+    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft model or the target says."""
     certain, ways = torch.eye(5, dtype=torch.float64), ["dc", "cd", "dd", "dt", "dcd"]
     for i, (name, p_target, q_draft) in enumerate([*node_cases()][::5]):
         siblings = [{"d": q_draft, "t": p_target, "c": certain[1]}[letter] for letter in ways[i % len(ways)]]
@@ -165,11 +167,12 @@ def test_a_child_of_less_than_the_smallest_normal_number():
     """All that the elder child leaves may be subnormal, as of logits that lie 90 apart, in single precision. It is a
     distribution all the same: the younger child is drawn from it, and its q_draft must say so.
     """
-    target, draft = TableModel(3, 1), TableModel(3, 2)
-    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft, torch.tensor([0., -90, -91]))):
+    target, draft_model = TableModel(3, 1), TableModel(3, 2)
+    for model, logits in ((target, torch.tensor([.5, .3, .2]).log()), (draft_model, torch.tensor([0., -90, -91]))):
         model.logits = logits.expand_as(model.logits)
-    assert 0 < draft.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
-    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft, [-1, 0, 0]), [1], 1, dice=dice))))
+    assert 0 < draft_model.logits[0].softmax(-1)[1] < torch.finfo(torch.float32).tiny
+    found, _ = walk(lambda dice: tuple(tokens_of(speculate(target, TreeDrafter(draft_model, [-1, 0, 0]), [1], 1,
+                                                           dice=dice))))
     assert distance(found, target_distribution(target, [1], 1))[0] < 1e-6
 
 
@@ -177,14 +180,15 @@ def test_a_tree_that_is_a_chain_is_the_chain():
     """The same distribution of text and rounds, path for path: each is the other's oracle."""
     found = [walk(lambda dice: tuple((tuple(done.emitted), len(done.path)) for done in speculate(
         TABLE, drafter, [1, 0], 3, dice=dice, **WARM)))[0]
-        for drafter in (TreeDrafter(DRAFT, [-1, 0, 1]), ModelDrafter(DRAFT, 2))]
+        for drafter in (TreeDrafter(DRAFT_MODEL, [-1, 0, 1]), ModelDrafter(DRAFT_MODEL, 2))]
     assert distance(*found)[1] < 1e-12
 
 
 def test_more_children_are_accepted_more_often_and_without_replacement_best():
     """Expected tokens of the first round, exact."""
     def expected(topology, independent=False):
-        found = walk(lambda dice: len(next(speculate(FULL, TreeDrafter(FULL_DRAFT, topology, independent), [1, 0], 9,
+        found = walk(lambda dice: len(next(speculate(FULL, TreeDrafter(FULL_DRAFT_MODEL, topology, independent), [1, 0],
+                                                     9,
                                                      dice=dice, **WARM)).path))[0]
         return 1 + sum(accepted * weight for accepted, weight in found.items())
     assert expected([-1, 0]) < expected([-1, 0, 0], True) < expected([-1, 0, 0])
@@ -194,15 +198,15 @@ def test_more_children_are_accepted_more_often_and_without_replacement_best():
 @pytest.mark.parametrize("topology", [[], [0, 0], [-1, 1], [-1, 0, 5], [0, -1], [-1, 0, -1]])
 def test_what_is_no_topology_is_refused(topology):
     with pytest.raises(RequestError, match="topology"):
-        TreeDrafter(GPT_DRAFT, topology)
+        TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
-@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_ROWS], ids=["none", "too many"])
+@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_NODES], ids=["none", "too many"])
 def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
     with pytest.raises(RequestError, match="at least 1|at most 4095"):
-        TreeDrafter(GPT_DRAFT, topology)
+        TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
 def test_a_tree_longer_than_the_context_is_refused():
     with pytest.raises(RequestError, match="exceeds the context of 96"):
-        next(speculate(GPT_DRAFT, TreeDrafter(GPT_DRAFT, [-1] + [0] * 96), [1], 10))
+        next(speculate(GPT_DRAFT_MODEL, TreeDrafter(GPT_DRAFT_MODEL, [-1] + [0] * 96), [1], 10))

@@ -9,7 +9,7 @@ from nanospec.cli.options import SHAPE
 from nanospec.errors import NanospecError, RequestError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.early_exit import target_for
-from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, method_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, method_of
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.proof.tables import small_gpt, small_learned
@@ -20,11 +20,11 @@ from tests.proof.other_tokenizer import Spellings
 TARGET, IDS = small_gpt(8, 2, 1), [1, 2, 3, 1, 2, 3, 1]
 
 
-@pytest.mark.parametrize("name", [name for name in DRAFTERS if name not in WITHOUT_DRAFT])
+@pytest.mark.parametrize("name", [name for name in DRAFTERS if name not in WITHOUT_DRAFT_MODEL])
 def test_nan_of_a_draft_model_is_an_error_of_ours(name):
-    draft = small_gpt(8, 1, 2)
-    draft.norm.weight.data.fill_(float("nan"))
-    method = method_of(TARGET, draft, name)
+    draft_model = small_gpt(8, 1, 2)
+    draft_model.norm.weight.data.fill_(float("nan"))
+    method = method_of(TARGET, draft_model, name)
     try:
         list(method.run(IDS, max_new_tokens=6, seed=1))
     except NanospecError:
@@ -46,14 +46,14 @@ def test_a_hybrid_of_many_texts_and_then_of_one():
 @pytest.mark.parametrize("name", ["gpt", *LEARNED])
 def test_a_tree_of_a_width_and_depth(name):
     """As EAGLE-2 grows it. What its levels read has room in the draft, or is refused."""
-    draft = small_gpt(8, 1, 2) if name == "gpt" else small_learned(name, TARGET)
+    draft_model = small_gpt(8, 1, 2) if name == "gpt" else small_learned(name, TARGET)
     for count, width, depth in (60, 10, 6), (20, 4, 6), (4, 4, 2):
-        drafter = DynamicTree(draft, count, width, depth)
+        drafter = DynamicTree(draft_model, count, width, depth)
         assert len(tokens_of(speculate(target_for(TARGET, drafter), drafter, IDS, 9, seed=1))) == 9
     with pytest.raises(RequestError, match="its size must be as large, got 2"):
-        DynamicTree(draft, 2, 3, 2)
+        DynamicTree(draft_model, 2, 3, 2)
     grown = SHAPE(json.dumps({"size": 8, "width": 4, "depth": 3}))
-    assert DynamicTree(draft, **grown).most == 8
+    assert DynamicTree(draft_model, **grown).most == 8
 
 
 def test_two_versions_of_a_tokenizer_share_their_special_tokens():

@@ -190,13 +190,13 @@ SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: T
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("oracle", ORACLES)
 def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
-    """Each hidden state meets the token that follows it: q_draft = p_target at every row, and no draft is rejected."""
+    """Each hidden state meets the token that follows it: q_draft = p_target at every node, and nothing is rejected."""
     model = ORACLES[oracle]().double().attach(TABLE)
     for ids in ([3, 1], [1, 2, 0, 4, 1, 2]):
         for done in speculate(TABLE, SHAPES[shape](model), ids, 30, 0.8, seed=1):
             parents = torch.tensor(done.parents[1:])
-            firsts = [row for row, parent in enumerate(done.parents) if row and done.parents.index(parent) == row]
-            after = parents[[row - 1 for row in firsts]]
+            firsts = [node for node, parent in enumerate(done.parents) if node and done.parents.index(parent) == node]
+            after = parents[[node - 1 for node in firsts]]
             assert firsts and (done.p_target[after] - done.q_draft[firsts]).abs().max() < 1e-12
             assert 1 in done.path
 
@@ -234,13 +234,13 @@ def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path,
     assert train(*command, "--minutes", 0) == 0
     assert train(*command, "--minutes", 0) == 2                                     # it is there already
     assert train(*command, "--resume") == 0
-    pair = load_pair(tmp_path, draft=name)
-    assert len(tokens_of(speculate(pair.target, ModelDrafter(pair.draft, 3), [1, 2], 40))) == 40
+    pair = load_pair(tmp_path, draft_model=name)
+    assert len(tokens_of(speculate(pair.target, ModelDrafter(pair.draft_model, 3), [1, 2], 40))) == 40
     history = torch.load(tmp_path / f"{name}.training.pt", weights_only=True)["history"]
     assert [row[1] for row in history] == [20] and history[-1][3] < 0.25            # rejected, held out
     assert (tmp_path / f"{name}.loss.png").exists()
     next_one = shlex.split(capsys.readouterr().out.split("Next: nanospec ")[1])
-    assert next_one == ["demo", "--weights", str(tmp_path), "--draft", name]
+    assert next_one == ["demo", "--weights", str(tmp_path), "--draft-model", name]
     assert commands.main([*next_one, "--prompt", "def", "--max-new-tokens", "8", "--dtype", "float32", "--threads",
                           "1"]) == 0
 
@@ -254,7 +254,7 @@ def test_without_a_pair_in_its_folder_it_is_for_the_one_that_ships(pair_folder, 
     for name in "target.pt", "ranks.tiktoken", "draft.pt":
         its = (tmp_path / "it" / name).read_bytes()
         assert its == (b"mine" if name == "draft.pt" else (pair_folder / name).read_bytes())
-    assert load_pair(tmp_path / "it", draft="mlp").draft.sizes["vocab_size"] == 320
+    assert load_pair(tmp_path / "it", draft_model="mlp").draft_model.sizes["vocab_size"] == 320
 
 
 def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys):

@@ -270,24 +270,24 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     told = capsys.readouterr().out
     assert "step     4/4" in told and (out / "lookback.loss.png").exists()
     next_one = shlex.split(told.split("Next: nanospec ")[1])
-    assert next_one == ["demo", "--weights", str(path), "--draft", str(out / "lookback.pt")]
+    assert next_one == ["demo", "--weights", str(path), "--draft-model", str(out / "lookback.pt")]
     assert commands.main([*next_one, "--prompt", "a", "--max-new-tokens", "8", "--dtype", "float32", "--threads",
                           "1"]) == 0
-    draft = load_pair(path, draft=out / "lookback.pt").draft
-    assert draft.note == "" and draft.ids.tolist() != list(range(40))
+    draft_model = load_pair(path, draft_model=out / "lookback.pt").draft_model
+    assert draft_model.note == "" and draft_model.ids.tolist() != list(range(40))
     page = (Path(__file__).parents[2] / "docs" / "SCALING.md").read_text()
     lines = re.search(r"```python\n(from nanospec.files import load_pair\n.*?)```", page, re.S)[1]
     exec(lines.replace("FOLDER", str(path)).replace("out/mine", str(out)), found := {})
-    assert found["request"].done and len(found["request"].tokens) == 32 and found["draft"].sizes == draft.sizes
+    assert found["request"].done and len(found["request"].tokens) == 32 and found["draft"].sizes == draft_model.sizes
     shutil.copytree(out / "texts", tmp_path / "on" / "texts")
     begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
     assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
     assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
-    assert all(torch.equal(weight, begun_with[name]) for name, weight in draft.state_dict().items())
+    assert all(torch.equal(weight, begun_with[name]) for name, weight in draft_model.state_dict().items())
     monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", out)
     (out / "lookback.pt").rename(out / "small_lookback.pt")
-    assert type(load_pair(path).draft) is type(draft)
+    assert type(load_pair(path).draft_model) is type(draft_model)
 
 
 @pytest.mark.parametrize("options, words", [

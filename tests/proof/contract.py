@@ -24,7 +24,7 @@ from nanospec.proof.walk import target_distribution
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill, until
-from tests.proof.checks import GPT4, GPT_DRAFT4
+from tests.proof.checks import GPT4, GPT_DRAFT_MODEL4
 from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, together, worst
 from tests.proof.handover import Ledger, only_these_are_random
 
@@ -33,10 +33,10 @@ PAIRS = [(name, rule) for name, rule in product(DRAFTERS, RULES) if rule != "tra
 # They draft with a GPT. A chain and a tree of every learned draft model go through those parts that depend on who says
 # what may come next.
 OF_MODELS = [(f"{name} of {model}", "token") for model in LEARNED for name in ("chain", "tree")]
-TABLE, DRAFT = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
-TIED, TIED_DRAFT = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
-LONG, LONG_DRAFT = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
-SHORT, SHORT_DRAFT = small_gpt(4, 3, 5, context=48), small_gpt(4, 1, 6, context=48)
+TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TIED, TIED_DRAFT_MODEL = TableModel(3, 3, ties=True), TableModel(3, 4, ties=True)
+LONG, LONG_DRAFT_MODEL = small_gpt(4, 3, 5, context=128), small_gpt(4, 1, 6, context=128)
+SHORT, SHORT_DRAFT_MODEL = small_gpt(4, 3, 5, context=48), small_gpt(4, 1, 6, context=48)
 OF_THE_DRAFTER = {"same_greedy", "stops", "real_dice", "long_caches", "alone", "second_request", "shrinking_text",
                   "foreign_vocabulary"}
 # A rule sees the draft alone. One drafter for each kind: drawn, a tree, at times nothing, copied and a tree.
@@ -47,7 +47,7 @@ MANY_PATHS = {name for name, entry in DRAFTERS.items() if not entry.takes} | {"i
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
 SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
-# Rows at depth 6, children of a younger sibling's child, more rows than any default.
+# Nodes at depth 6, children of a younger sibling's child, more nodes than any default.
 LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 9, 10, 10, 13]}
 
 
@@ -55,24 +55,24 @@ def entry_of(name: str) -> Entry:
     return DRAFTERS[name.split(" of ")[0]]
 
 
-def draft_of(name: str, target, draft):
-    """What this name drafts with: "tree of mlp", a small MLP speculator for that target; "tree", `draft`."""
+def draft_model_of(name: str, target, draft_model):
+    """What this name drafts with: "tree of mlp", a small MLP speculator for that target; "tree", `draft_model`."""
     model = name.partition(" of ")[2]
-    return small_learned(model, target) if model else draft
+    return small_learned(model, target) if model else draft_model
 
 
-def drafter_of(name: str, target, draft, **setting) -> Drafter:
-    return entry_of(name).make(draft_of(name, target, draft), Options(**setting))
+def drafter_of(name: str, target, draft_model, **setting) -> Drafter:
+    return entry_of(name).make(draft_model_of(name, target, draft_model), Options(**setting))
 
 
-def method_by(name: str, rule: str, target, draft, **setting) -> Method:
-    return method_of(target, draft_of(name, target, draft), name.split(" of ")[0], rule, **setting)
+def method_by(name: str, rule: str, target, draft_model, **setting) -> Method:
+    return method_of(target, draft_model_of(name, target, draft_model), name.split(" of ")[0], rule, **setting)
 
 
 def exact(name: str, rule: str) -> Found:
     """Two rounds or more, walked: the distribution of the text is the target's."""
     learned = " of " in name                                # nothing is impossible in a learned one: more paths
-    return rounds(TABLE, method_by(name, rule, TABLE, DRAFT, **SMALL).run, [1, 0, 1, 2, 1],
+    return rounds(TABLE, method_by(name, rule, TABLE, DRAFT_MODEL, **SMALL).run, [1, 0, 1, 2, 1],
                   2 if learned or name in MANY_PATHS else 3, temperature=0.7, top_k=2 if learned else None)
 
 
@@ -81,7 +81,7 @@ def batch(name: str, rule: str) -> Found:
     small = SMALL | {"gamma": 1, "topology": [-1, 0, 0]}
     learned = " of " in name
     many = learned or name in MANY_PATHS or entry_of(name).takes == "shape"
-    return ragged(TABLE, drafter_of(name, TABLE, DRAFT, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
+    return ragged(TABLE, drafter_of(name, TABLE, DRAFT_MODEL, **small), [[1, 2, 1], [0, 2, 1, 1, 0]], 2, RULES[rule],
                   [{"temperature": 0.7, "top_k": 2 if learned else None}, {"temperature": 0} if many else {"top_k": 2}])
 
 
@@ -89,14 +89,14 @@ def settings(name: str, rule: str) -> Found:
     """Temperature, top-k, top-p and stop together, on tables with ties, walked. The chain goes through all of them."""
     every = list(product((0, 0.7, 1.3), (None, 2), (None, 0.6), ((), (0, 2))))
     some = [(0, None, None, (0, 2)), (0, 2, 0.6, ()), (0.7, 2, 0.6, ()), (1.3, None, 0.8, (0,))]
-    return worst(rounds(TIED, method_by(name, rule, TIED, TIED_DRAFT, **SMALL).run, [1, 0, 1], 2,
+    return worst(rounds(TIED, method_by(name, rule, TIED, TIED_DRAFT_MODEL, **SMALL).run, [1, 0, 1], 2,
                         temperature=temperature, top_k=top_k, top_p=top_p, stop=stop)
                  for temperature, top_k, top_p, stop in (every if (name, rule) == ("chain", "token") else some))
 
 
 def same_greedy(name: str, rule: str) -> Found:
     """Temperature 0, a GPT in float64: token for token what greedy decoding writes."""
-    runs = [method_by(name, rule, GPT4, GPT_DRAFT4, **setting).run for setting in (SMALL, {"gamma": 5})]
+    runs = [method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **setting).run for setting in (SMALL, {"gamma": 5})]
     return greedy(GPT4, runs, prompts_of(4, 4, 8), 12)
 
 
@@ -104,7 +104,7 @@ def stops(name: str, rule: str) -> Found:
     """A stop token, a limit, and both on the same token: they cut the text and change nothing before."""
     wrong = count = 0
     for seed, temperature in enumerate((0, 0.7)):
-        run = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run
+        run = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run
         request = {"ids": [2, 1, 2, 1], "temperature": temperature, "seed": seed}
         whole = tokens_of(run(max_new_tokens=12, **request))
         for stop in ((0,), (1,), (3, 2)):
@@ -119,8 +119,8 @@ def stops(name: str, rule: str) -> Found:
 def uniforms(name: str, rule: str) -> Found:
     """No uniform is handed out twice, no round takes more than it may, and all chance comes from the dice."""
     wrong = count = 0
-    for target, draft, setting in ((TABLE, DRAFT, SMALL), (GPT4, GPT_DRAFT4, LARGE)):
-        drafter = drafter_of(name, target, draft, **setting)
+    for target, draft_model, setting in ((TABLE, DRAFT_MODEL, SMALL), (GPT4, GPT_DRAFT_MODEL4, LARGE)):
+        drafter = drafter_of(name, target, draft_model, **setting)
         dice = Ledger([5])
         with only_these_are_random(dice):
             done = list(speculate(target_for(target, drafter), drafter, [1, 0, 1], 20, 0.9, dice=dice,
@@ -136,7 +136,7 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
     """Seeds 0 to `texts`, as rows of one batch: the joint distribution of 3 tokens, by chi-square. A right pair fails
     once in 100,000 sets of seeds, and the seeds are fixed. It sees what is .14 off in total variation, 99 times of 100.
     """
-    drawn = together(TABLE, drafter_of(name, TABLE, DRAFT, **SMALL), [[1, 0, 1]] * texts, 3, Dice(range(texts)),
+    drawn = together(TABLE, drafter_of(name, TABLE, DRAFT_MODEL, **SMALL), [[1, 0, 1]] * texts, 3, Dice(range(texts)),
                      Sampling(1.2), RULES[rule])
     fit = goodness_of_fit(Counter(map(tuple, drawn)), target_distribution(TABLE, [1, 0, 1], 3, temperature=1.2))
     bad = float(fit.p_value < FALSE_ALARM)
@@ -144,13 +144,13 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
 
 
 def long_caches(name: str, rule: str) -> Found:
-    """Deep and wide drafts up to the end of the context: p_target and q_draft of every row = recomputed ones. What a
+    """Deep and wide drafts up to the end of the context: p_target and q_draft of every node = recomputed ones. What a
     cache does far into a text, a chain and a tree of the GPT show for all.
     """
-    target, gpt = (LONG, LONG_DRAFT) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT)
+    target, gpt = (LONG, LONG_DRAFT_MODEL) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT_MODEL)
     drafter, prompts, entry = drafter_of(name, target, gpt, **LARGE), prompts_of(4, 1, 9), entry_of(name)
-    draft = draft_of(name, target, gpt) if entry.needs_draft_model else None
-    return caches(target, draft, drafter, prompts, target.config.context - max(map(len, prompts)), RULES[rule],
+    draft_model = draft_model_of(name, target, gpt) if entry.needs_draft_model else None
+    return caches(target, draft_model, drafter, prompts, target.config.context - max(map(len, prompts)), RULES[rule],
                   copies=not entry.needs_draft_model or entry.remembers, best=drafter.uniforms == 0,
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)
 
@@ -165,7 +165,7 @@ def alone(name: str, rule: str) -> Found:
         ([2, 1, 3], 12, {}), ([0, 1, 0, 1, 2, 2], 8, {"top_k": 3}), ([3, 3, 0, 1] * 17, 12, {"top_p": 0.9}),
         ([1], 8, {"top_k": 2, "top_p": 0.95})]              # no two have the same settings
     for temperature in (0, 0.8) if entry_of(name).kind.fixed else (0,):
-        drafter = drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
+        drafter = drafter_of(name, GPT4, GPT_DRAFT_MODEL4, **SMALL)
         server = Server(target_for(GPT4, drafter), drafter, rows=2, rule=RULES[rule])
         requests = [server.submit(ids, max_new_tokens=new, temperature=temperature * (1 + seed / 4), seed=seed, **its)
                     for seed, (ids, new, its) in enumerate(asked)]
@@ -176,7 +176,7 @@ def alone(name: str, rule: str) -> Found:
             for rounds_, request, start in zip(wrote, requests, before):
                 rounds_ += [request.tokens[start:]] * (len(request.tokens) > start)
         for seed, ((ids, new, its), rounds_) in enumerate(zip(asked, wrote)):
-            run = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run
+            run = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run
             one = [done.emitted for done in run(ids, max_new_tokens=new, temperature=temperature * (1 + seed / 4),
                                                 seed=seed, **its)]
             wrong += sum(one, []) != sum(rounds_, []) if name in BY_COMPANY else one != rounds_
@@ -186,7 +186,8 @@ def alone(name: str, rule: str) -> Found:
 
 def second_request(name: str, rule: str) -> Found:
     """The same drafter writes a second text as a new one would."""
-    run, used = method_by(name, rule, GPT4, GPT_DRAFT4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT4, **SMALL)
+    run, used = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT_MODEL4,
+                                                                                       **SMALL)
     target, wrong = target_for(GPT4, used), 0
     for ids, seed in (([0, 1, 2, 0, 1], 0), ([2], 1), ([1, 2, 3, 0, 1, 2, 2, 3], 2)):
         mine = list(speculate(target, used, ids, 16, 0.8, seed=seed, rule=RULES[rule]))
@@ -201,7 +202,7 @@ def shrinking_text(name: str, rule: str) -> Found:
     """
     error, count = 0.0, 0
     for back in range(1, 5):
-        drafter, fresh = (drafter_of(name, GPT4, GPT_DRAFT4, **SMALL) for _ in range(2))
+        drafter, fresh = (drafter_of(name, GPT4, GPT_DRAFT_MODEL4, **SMALL) for _ in range(2))
         batch, dice, sampling = Batch(GPT4, drafter, [[2, 1, 3, 2, 1]], 60), Dice([7]), Sampling(0)
         for _ in range(4):
             batch.round(dice, sampling, RULES[rule])
@@ -230,7 +231,7 @@ def foreign_vocabulary(name: str, rule: str) -> Found:
     """A draft model of another vocabulary is refused before it drafts; a drafter without one does not mind."""
     other = small_gpt(7, 1, 1)
     try:
-        method = method_of(GPT4, draft_of(name, other, other), name.split(" of ")[0], rule, **SMALL)
+        method = method_of(GPT4, draft_model_of(name, other, other), name.split(" of ")[0], rule, **SMALL)
         done = tokens_of(method.run([1, 2], max_new_tokens=6, temperature=0))
     except RequestError as error:
         wrong = "vocabulary" not in str(error)

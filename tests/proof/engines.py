@@ -77,7 +77,8 @@ class Row:
                 + " ".join(map(str, self.accepted))).rstrip()
 
 
-def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Iterator[Row]:
+def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft_model: Any,
+            options: Any) -> Iterator[Row]:
     """What the judge says of a server with these settings, by each witness."""
     words = ", ".join(f"{value:g}" for value in settings.values())
     for witness in WITNESSES[settings["temperature"]]:
@@ -86,7 +87,7 @@ def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft
             if witness == "our tokens":
                 right, found = same_tokens(url, pair, options.greedy)
             else:
-                verdict = by(witness, url, settings, pair, draft, options)
+                verdict = by(witness, url, settings, pair, draft_model, options)
                 right = None if not verdict.decided else not verdict.wrong
                 found = f"p = {verdict.p_value:.2g}, sees {verdict.visible:.2g}, {verdict.samples:,}"
         except EndpointError as error:
@@ -97,12 +98,12 @@ def rows_of(engine: str, fault: str, url: str, settings: dict, pair: Pair, draft
                    for after, earlier in zip_longest(accepted_after, accepted, fillvalue=0)])
 
 
-def by(witness: str, url: str, settings: dict, pair: Pair, draft: Any, options: Any) -> Verdict:
+def by(witness: str, url: str, settings: dict, pair: Pair, draft_model: Any, options: Any) -> Verdict:
     ids = pair.tokenizer.begin + pair.tokenizer.encode(REPEATED)
     endpoint = Endpoint(url, ids, options.new, settings, timeout=300.0, at_once=options.at_once)
     if witness == "logprobs":
         return against_logprobs(endpoint, options.samples, options.seed)
-    return judge(endpoint.ids, pair.target, draft, ids, endpoint.new, samples=options.samples, seed=options.seed,
+    return judge(endpoint.ids, pair.target, draft_model, ids, endpoint.new, samples=options.samples, seed=options.seed,
                  looks=LOOKS, at_once=endpoint.at_once, **settings)
 
 
@@ -131,7 +132,7 @@ def engines(options: Any) -> Iterator[Row]:
         room = Path(temporary)
         export(load_pair(options.weights, dtype=torch.bfloat16), room)
         if "eagle3" in names:
-            export(load_pair(options.weights, dtype=torch.bfloat16, draft="eagle3"), room / "head")
+            export(load_pair(options.weights, dtype=torch.bfloat16, draft_model="eagle3"), room / "head")
             (room / "head" / "eagle3").rename(room / "eagle3")
         for name, fault in product(names, FAULTS if options.planted else [""]):
             config = {"method": name, **DRAFTERS[name]}
@@ -141,13 +142,13 @@ def engines(options: Any) -> Iterator[Row]:
             command += ["--speculative-config", json.dumps(config)] if name != "plain" else []
             mended = name != "plain" and (options.mended or options.planted)
             environ = ENVIRON | (plugin(room / "mended", fault) if mended else {})
-            draft = pair.draft if name.startswith("draft_model") else None
+            draft_model = pair.draft_model if name.startswith("draft_model") else None
             left = [one for one in SETTINGS if one["temperature"] or not fault]     # greedy texts need no coins
             while left:                                     # another one where it has died
                 with running(command, room / "log", environ) as url:
                     while left and answers(f"{url}/health"):
                         yield from rows_of(name + ", mended" * (mended and not fault), fault, url, left.pop(0), pair,
-                                           draft, options)
+                                           draft_model, options)
 
 
 def print_table(options: Any) -> int:

@@ -25,7 +25,7 @@ from nanospec.judge.endpoint import BY_ID, Endpoint
 from nanospec.judge.sequential import LOOKS
 from nanospec.judge.verdict import FALSE_ALARM, Verdict, judge
 from nanospec.judge.witnesses import TOP, against_logprobs, against_plain
-from nanospec.proof.tables import DRAFT, TABLE, TableModel
+from nanospec.proof.tables import DRAFT_MODEL, TABLE, TableModel
 from nanospec.proof.walk import Distribution, distance, target_distribution
 from nanospec.proof.zoo.plant import FALLS, Bug
 from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for line in servers(runs):
             print(line, flush=True)
         return 0
-    small: dict = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
+    small: dict = {"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
     pair = None if options.quick else load_pair()
 
     p_values = [judge(sampler_with(AS_IT_SHIPS, **small), samples=500, seed=500 * run, **small).p_value
@@ -71,7 +71,8 @@ def long_run(pair: Pair, bug: Bug = AS_IT_SHIPS, temperature: float = 0.8, sampl
     """T8. Real dice on a trained pair: `samples` texts of 50 tokens, every token judged under the target's own
     distribution.
     """
-    task: dict = {"target": pair.target, "draft": pair.draft, "ids": pair.tokenizer.encode("class Queue:\n    def"),
+    task: dict = {"target": pair.target, "draft_model": pair.draft_model,
+                  "ids": pair.tokenizer.encode("class Queue:\n    def"),
                   "new": 50, "gamma": 4, "temperature": temperature}
     return judge(sampler_with(bug, **task), samples=samples, **task)
 
@@ -110,7 +111,7 @@ def servers(runs: int, samples: int = 2_000) -> Iterator[str]:
     """A line for every server: how far off it is, and by each witness how often it is called wrong, and on average how
     many samples that takes.
     """
-    task: dict = {"target": TableModel(8, 1, zeros=0), "draft": TableModel(8, 2, zeros=0), "ids": [0], "new": 2}
+    task: dict = {"target": TableModel(8, 1, zeros=0), "draft_model": TableModel(8, 2, zeros=0), "ids": [0], "new": 2}
     truth = target_distribution(task["target"], task["ids"], task["new"])
     logprobs: dict[tuple, dict[str, float]] = defaultdict(dict)
     for text, part in sorted(truth.items(), key=lambda item: -item[1]):

@@ -59,7 +59,7 @@ LETTERS = TableModel(4, 8, zeros=0.2)
 STRINGS = StringDrafter(TableModel(5, 58, zeros=0), Letters("b", "a", "bb", "ab"), Letters("a", "ba", "b"), 2)
 
 
-def draft() -> OtherTokenizer:
+def draft_model() -> OtherTokenizer:
     return OtherTokenizer(ITS_MODEL, tables_of(ITS, OURS, 6))
 
 
@@ -67,8 +67,8 @@ def walked() -> Found:
     """A chain, a tree and strings, at two temperatures: the distribution of the text is the target's."""
     return worst(rounds(target, partial(speculate, target, drafter), ids, new, **settings)
                  for new, settings in ((3, {"temperature": 0.7, "top_k": 2}), (6, {"temperature": 0}))
-                 for target, drafter, ids in ((TARGET, ModelDrafter(draft(), 2), [2, 4, 0]),
-                                              (TARGET, TreeDrafter(draft(), [-1, 0, 0, 1]), [2, 4, 0]),
+                 for target, drafter, ids in ((TARGET, ModelDrafter(draft_model(), 2), [2, 4, 0]),
+                                              (TARGET, TreeDrafter(draft_model(), [-1, 0, 0, 1]), [2, 4, 0]),
                                               (LETTERS, STRINGS, [1, 0, 3])))
 
 
@@ -76,7 +76,7 @@ def drafted(temperature: float = 0.7) -> Found:
     """What is drafted has the draft model's own probabilities of what both have, over their sum."""
     error, count = 0.0, 0
     for seed, text in enumerate(([0, 1, 2, 3, 4, 5], [4, 2], [5])):
-        for done in speculate(TARGET, ModelDrafter(draft(), 3), text, 12, temperature, dice=Dice([seed])):
+        for done in speculate(TARGET, ModelDrafter(draft_model(), 3), text, 12, temperature, dice=Dice([seed])):
             for row in range(1, len(done.tokens)):
                 own = torch.tensor([[READ[token] for token in text + done.tokens[1:row]]])
                 q_own = (ITS_MODEL(own)[0, -1] / temperature).softmax(-1)

@@ -15,7 +15,7 @@ from nanospec.text import Text
 from nanospec.theory import expected_tokens
 from tests.proof.compare import Batch
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 
 
 def machine(rows: int, gamma: int) -> float:
@@ -25,8 +25,8 @@ def machine(rows: int, gamma: int) -> float:
 
 def drafter_at(alpha: float, gamma: int = 6) -> ByLoad:
     """As after many rounds in which so many draft tokens were accepted."""
-    drafter = ByLoad(DRAFT, machine, gamma)
-    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT, 1), [[1, 2]], 40).text)
+    drafter = ByLoad(DRAFT_MODEL, machine, gamma)
+    drafter.begin(Batch(TARGET, ModelDrafter(DRAFT_MODEL, 1), [[1, 2]], 40).text)
     drafter.acceptance = Acceptance(torch.tensor([alpha]))
     return drafter
 
@@ -54,14 +54,14 @@ def test_what_is_hardly_better_changes_nothing():
     assert drafter.best(1) == 5
 
 
-@pytest.mark.parametrize("draft", [DRAFT, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
+@pytest.mark.parametrize("draft_model", [DRAFT_MODEL, small_learned("mlp", TARGET), small_learned("eagle3", TARGET),
                                    small_learned("prefix", TARGET)], ids=["gpt", "mlp", "eagle3", "prefix"])
-def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft):
+def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft_model):
     silent = [3, 3, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3]
-    drafter = ByLoad(draft, lambda rows, gamma: 0.01 if gamma == silent[0] else 1.0, 3)
+    drafter = ByLoad(draft_model, lambda rows, gamma: 0.01 if gamma == silent[0] else 1.0, 3)
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 60), Dice([1, 2])
     while silent:
-        fresh = Batch(TARGET, ModelDrafter(draft, 3), batch.text.ids(), 60)
+        fresh = Batch(TARGET, ModelDrafter(draft_model, 3), batch.text.ids(), 60)
         drawn, *_ = batch.round(dice, Sampling())
         if silent[0]:
             dice.column = 0                             # the same uniforms once more
@@ -91,7 +91,7 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     assert ByLoad.PRIOR < drafter.alpha < known
 
 
-def test_nothing_drafted_is_row_0_alone():
+def test_nothing_drafted_is_node_0_alone():
     draft = nothing_drafted(Text([[1, 2], [3]], 4, 7))
     assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
     assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]
@@ -100,7 +100,7 @@ def test_nothing_drafted_is_row_0_alone():
 def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
     monkeypatch.setattr("nanospec.cli.bench.serve.step_of_server",
                         lambda _, drafter, rows, ids: rows * (drafter.most + 1) + 1)
-    seconds = round_seconds(TARGET, DRAFT, [1, 4], [1], 6)
+    seconds = round_seconds(TARGET, DRAFT_MODEL, [1, 4], [1], 6)
     assert [seconds(rows, 2) for rows in (1, 2, 3, 4, 9)] == [4, 7, 10, 13, 13]
     assert Costs({3: [1.0, 2.0], 5: [3.0, 6.0]})(2, 1) == 2             # of fewer texts as of the fewest measured
 
@@ -158,7 +158,7 @@ def test_a_step_is_timed_while_all_write(monkeypatch):
             seen.append(all(len(request.tokens) > n for request, n in zip(server.running, before)))
         return 0.5
     monkeypatch.setattr("nanospec.cli.bench.serve.median_seconds", watched)
-    assert step_of_server(TARGET, ModelDrafter(DRAFT, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
+    assert step_of_server(TARGET, ModelDrafter(DRAFT_MODEL, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
 
 
 def test_arrivals_are_a_poisson_process():

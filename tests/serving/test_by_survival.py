@@ -11,13 +11,13 @@ from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from tests.proof.compare import Batch
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]
 
 
 def drafts(gamma: int, rounds: int = 12):
     """The drafter, and its drafts of some rounds."""
-    drafter, dice = BySurvival(DRAFT, gamma), Dice([1, 2, 3])
+    drafter, dice = BySurvival(DRAFT_MODEL, gamma), Dice([1, 2, 3])
     batch = Batch(TARGET, drafter, PROMPTS, 90)
     return drafter, [batch.round(dice, Sampling())[0] for _ in range(rounds)]
 
@@ -31,14 +31,14 @@ def test_the_batch_has_its_budget_and_no_text_more_than_gamma(gamma, each):
 
 
 def test_they_go_where_survival_is_greatest_and_of_equals_to_the_earlier_place():
-    drafter = BySurvival(DRAFT, 4)                                          # two for each text
+    drafter = BySurvival(DRAFT_MODEL, 4)                                          # two for each text
     of_places = [torch.tensor(row) for row in ([0.9, 0.6, 0.4], [0.8, 0.2, 0.4], [0.7, 0.1, 0.1])]
     assert drafter.counts_of(of_places).tolist() == [3, 1, 2]
     assert drafter.counts_of([torch.tensor([0.5, 0.5])] * 3).tolist() == [2, 2]
 
 
 def test_one_text_gets_its_budget_and_not_a_draft_step_more():
-    drafter = BySurvival(DRAFT, 8)
+    drafter = BySurvival(DRAFT_MODEL, 8)
     draft, *_ = Batch(TARGET, drafter, [[1, 2, 3]], 60).round(Dice([1]), Sampling())
     assert draft.tokens.shape == (1, 5) and draft.steps == 4 and draft.parents.tolist() == [[-1, 0, 1, 2, 3]]
 

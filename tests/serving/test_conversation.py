@@ -16,7 +16,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-TABLE, DRAFT, GPT = TableModel(4, 8), TableModel(4, 58), small_gpt(4, 3, 9)
+TABLE, DRAFT_MODEL, GPT = TableModel(4, 8), TableModel(4, 58), small_gpt(4, 3, 9)
 SETTINGS = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2, 4: 1.3})}
 TURNS = [[1, 2, 3, 1, 2], [3], [0, 1, 2, 3, 0, 1, 2], [2, 2]]
 LEARNERS = [f"chain of {name}" for name in LEARNED] + ["tree of prefix", "tree of early_exit", "hybrid of prefix"]
@@ -45,7 +45,7 @@ def drafter_of(name: str):
     if name == "itself":
         return ModelDrafter(TABLE, 3)
     kind, _, model = name.partition(" of ")
-    return DRAFTERS[kind].make(small_learned(model, target_of(name)) if model else DRAFT, Options(**SETTINGS))
+    return DRAFTERS[kind].make(small_learned(model, target_of(name)) if model else DRAFT_MODEL, Options(**SETTINGS))
 
 
 def talk_of(name: str, **more) -> Conversation:
@@ -170,7 +170,7 @@ def test_plain_steps_are_those_of_plain_decoding_and_leave_nothing(name):
 
 
 def test_a_rule_by_its_name():
-    talk, run = talk_of("tree"), method_of(TABLE, DRAFT, "tree", "block", **SETTINGS).run
+    talk, run = talk_of("tree"), method_of(TABLE, DRAFT_MODEL, "tree", "block", **SETTINGS).run
     written = tokens_of(talk.reply([1, 2, 3], 20, seed=4, rule=RULES["block"]))
     assert written == tokens_of(run([1, 2, 3], max_new_tokens=20, seed=4))
 

@@ -18,7 +18,7 @@ from nanospec.serving.conversation import Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-TARGET, DRAFT = TableModel(3, 8), TableModel(3, 58)
+TARGET, DRAFT_MODEL = TableModel(3, 8), TableModel(3, 58)
 
 
 def both_turns(talk):
@@ -31,7 +31,7 @@ def test_two_turns_walked_together():
         first = list(generate(TARGET, [1, 2], 1, dice=dice))
         return tuple(first), tuple(generate(TARGET, [1, 2, *first, 0], 2, dice=dice))
 
-    found, _ = walk(lambda dice: both_turns(Conversation(TARGET, ModelDrafter(DRAFT, 2), dice=dice)))
+    found, _ = walk(lambda dice: both_turns(Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), dice=dice)))
     assert distance(found, walk(right)[0])[1] < 1e-12
 
 
@@ -48,7 +48,7 @@ def test_turns_together_from_seeds():
 
 
 def test_a_turn_that_has_a_seed_says_what_it_said():
-    talk = Conversation(TARGET, ModelDrafter(DRAFT, 2))
+    talk = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2))
     said = tokens_of(talk.reply([1], 8, seed=5))
     talk.go_back(0)
     assert tokens_of(talk.reply([1], 8, seed=5)) == said
@@ -58,7 +58,7 @@ def test_a_turn_that_has_a_seed_says_what_it_said():
 
 
 def test_requests_without_a_seed_have_one_each():
-    server = Server(TARGET, ModelDrafter(DRAFT, 2), rows=4, context=64)
+    server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), rows=4, context=64)
     asked = [server.submit([1], max_new_tokens=20) for _ in range(4)]
     given = server.submit([1], max_new_tokens=20, seed=0)
     while not given.done:
@@ -72,7 +72,7 @@ def left(talk):
 
 @pytest.mark.parametrize("other", [left, lambda talk: talk.go_back(1), lambda talk: next(talk.plain_steps(1))])
 def test_a_reply_that_was_left_is_not_taken_up_again(other):
-    talk = Conversation(TARGET, ModelDrafter(DRAFT, 2))
+    talk = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2))
     reply = talk.reply([1, 2], 9)
     next(reply)
     other(talk)
@@ -83,18 +83,19 @@ def test_a_reply_that_was_left_is_not_taken_up_again(other):
 
 
 def test_requests_of_a_conversation_that_cannot_be_answered():
-    talk = Conversation(TARGET, ModelDrafter(DRAFT, 2))
+    talk = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2))
     for tokens in (-1, 1):
         with pytest.raises(RequestError, match="does not go back"):
             talk.go_back(tokens)
     with pytest.raises(RequestError, match="context of 1 or more"):
-        Conversation(TARGET, ModelDrafter(DRAFT, 2), context=0)
+        Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=0)
     with pytest.raises(RequestError, match="the rule must be"):
         next(talk.reply([1], rule="x"))
 
 
-@pytest.mark.parametrize("call", [generate, lambda *of, **more: speculate(of[0], ModelDrafter(DRAFT), *of[1:], **more),
-                                  lambda *of, **more: Conversation(TARGET, ModelDrafter(DRAFT)).reply(*of[1:], **more)])
+@pytest.mark.parametrize("call", [
+    generate, lambda *of, **more: speculate(of[0], ModelDrafter(DRAFT_MODEL), *of[1:], **more),
+    lambda *of, **more: Conversation(TARGET, ModelDrafter(DRAFT_MODEL)).reply(*of[1:], **more)])
 def test_settings_of_other_programs_are_refused_in_a_sentence(call):
     with pytest.raises(RequestError, match="a request has no min_p: a distribution is made of"):
         next(call(TARGET, [1], 3, min_p=0.1))
@@ -103,12 +104,12 @@ def test_settings_of_other_programs_are_refused_in_a_sentence(call):
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
 @pytest.mark.parametrize("name", ["chain", "hybrid"])
 def test_a_copy_goes_on_as_the_original_does(copied, name):
-    target, draft = small_gpt(4, 2, 9), small_gpt(4, 1, 3)
-    talk = Conversation(target, method_of(target, draft, name).make(), 64)
+    target, draft_model = small_gpt(4, 2, 9), small_gpt(4, 1, 3)
+    talk = Conversation(target, method_of(target, draft_model, name).make(), 64)
     list(talk.reply([1, 2, 3], 5))
     other = copied(talk)
     assert tokens_of(other.reply([1], 9)) == tokens_of(talk.reply([1], 9))
-    server = Server(target, method_of(target, draft, name).make(), rows=2, context=64)
+    server = Server(target, method_of(target, draft_model, name).make(), rows=2, context=64)
     asked = [server.submit([1, 2], max_new_tokens=20), server.submit([3], max_new_tokens=9)]
     server.step()
     other, mine = copied((server, asked))
@@ -120,12 +121,12 @@ def test_a_copy_goes_on_as_the_original_does(copied, name):
 
 def test_numbers_of_other_libraries():
     def said(**more):
-        server = Server(TARGET, ModelDrafter(DRAFT, 2), context=64)
+        server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=64)
         request = server.submit([1, 2], max_new_tokens=8, **more)
         while not request.done:
             server.step()
         return [list(generate(TARGET, [1, 2], 8, **more)), request.tokens,
-                tokens_of(speculate(TARGET, ModelDrafter(DRAFT, 2), [1, 2], 8, **more))]
+                tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), [1, 2], 8, **more))]
 
     plain = {"temperature": 0.5, "top_k": 2, "top_p": 0.75, "seed": 3}
     for more in ({"temperature": Fraction(1, 2), "top_p": Fraction(3, 4)}, {"seed": np.int64(3), "top_k": np.int64(2)},

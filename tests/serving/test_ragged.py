@@ -1,4 +1,4 @@
-"""Calls on the rows that exist: of these they say what a call on all says, and they compute no others."""
+"""Calls on the nodes that exist: of these they say what a call on all says, and they compute no others."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
 
-TARGET, DRAFT = small_gpt(5, 3, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 3, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0]]
 
 
@@ -99,14 +99,14 @@ def test_which_rows_exist():
 
 
 def test_what_it_does_not_define_is_the_drafters():
-    drafter = BySurvival(DRAFT, 4)
+    drafter = BySurvival(DRAFT_MODEL, 4)
     ragged = Ragged(TARGET, drafter)
     assert (ragged.most, ragged.uniforms, ragged.layers, ragged.fixed) == (4, 4, (), False)
     assert ragged.begin == drafter.begin and ragged.commit == drafter.commit
 
 
 def test_another_kind_of_target_is_called_as_it_is():
-    """And so is a GPT where every row exists."""
+    """And so is a GPT where every node exists."""
     table, feed = TableModel(5, 1), tokens(2, 3)
     for target, draft in (table, chains(2, 0)), (TARGET, chains(2, 2)):
         ragged = Ragged(target, Given(draft))
@@ -115,7 +115,8 @@ def test_another_kind_of_target_is_called_as_it_is():
         assert torch.equal(found, right)
 
 
-MAKE = {"survival": lambda: BySurvival(DRAFT, 4), "confidence": lambda: DynamicDrafter(DRAFT, Confidence(0.5), 4),
+MAKE = {"survival": lambda: BySurvival(DRAFT_MODEL, 4),
+        "confidence": lambda: DynamicDrafter(DRAFT_MODEL, Confidence(0.5), 4),
         "lookup": lambda: PromptLookup(3)}
 
 
@@ -151,6 +152,6 @@ def test_the_target_reads_the_rows_that_exist_and_no_others_and_writes_the_same(
 
 
 def test_a_server_reads_so_where_drafts_have_no_fixed_shape():
-    for drafter, wrapped in (ModelDrafter(DRAFT, 2), False), (BySurvival(DRAFT, 4), True):
+    for drafter, wrapped in (ModelDrafter(DRAFT_MODEL, 2), False), (BySurvival(DRAFT_MODEL, 4), True):
         target, who = Server(TARGET, drafter, rows=2).round_of
         assert isinstance(target, Ragged) == wrapped and (target is who) == wrapped and (wrapped or who is drafter)

@@ -42,8 +42,8 @@ class Table(TableModel):
         return self.CONTEXTS if context[0] == POISON else super()._hash(context)
 
 
-TABLE, TABLE_DRAFT = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
-GPT, GPT_DRAFT = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
+TABLE, TABLE_DRAFT_MODEL = Table(8, zeros=0.4), TableModel(V, 58, zeros=0.3)
+GPT, GPT_DRAFT_MODEL = small_gpt(V, 3, 5, context=128), small_gpt(V, 1, 6, context=128)
 SIZES = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.12, {2: 1.1, 3: 1.2, 4: 1.3}), "remember": 60}
 LEARNED = ["chain of eagle3", "tree of mlp", "dynamic-tree of eagle"]
 # In a server other rounds than alone: those that look around, that copy from others' texts, and the stack, which drafts
@@ -82,7 +82,7 @@ class Aligned(Dice):
 
 
 def models_of(name: str):
-    return (GPT, GPT_DRAFT) if " of " in name else (TABLE, TABLE_DRAFT)
+    return (GPT, GPT_DRAFT_MODEL) if " of " in name else (TABLE, TABLE_DRAFT_MODEL)
 
 
 def dice_of(name: str) -> type[Dice]:
@@ -131,7 +131,7 @@ class Schedule(RuleBasedStateMachine):
 
     def __init__(self, name: str):
         super().__init__()
-        self.name, (self.target, self.draft) = name, models_of(name)
+        self.name, (self.target, self.draft_model) = name, models_of(name)
         self.drafter = new_drafter(name)
         self.errors = {REFUSED: RequestError} | ({POISON: LogitsError} if self.target is TABLE else {})
         self.server = Server(self.target, self.drafter, ROWS, dice=dice_of(name)([0]))
@@ -214,30 +214,30 @@ class Schedule(RuleBasedStateMachine):
         accepted, following = the_rule(draft, p_target, dice)
         path, count = (part.tolist() for part in draft.path(accepted))
         for b, request in enumerate(running):
-            written = [tokens[b][row] for row in path[b][1:count[b] + 1]] + [int(following[b])]
+            written = [tokens[b][node] for node in path[b][1:count[b] + 1]] + [int(following[b])]
             ends = [i for i, token in enumerate(written, 1) if token in request.stop]
             written = written[:min([len(written), request.max_new_tokens - len(request.tokens), *ends])]
             self.expected[request] = [] if request.ids[0] in self.errors else written
         return accepted, following
 
     def row_is_right(self, request, tokens, parents, p_target, q_draft):
-        """Of a request's draft, against the tables: every row follows its own text."""
+        """Of a request's draft, against the tables: every node follows its own text."""
         text, paths, sampling = request.ids + request.tokens, {0: ()}, request.sampling
         learns = entry_of(self.name).learns
         assert tokens[0] == text[-1], "not its own text"
-        for row, parent in enumerate(parents):
-            if row and parent < 0:
+        for node, parent in enumerate(parents):
+            if node and parent < 0:
                 continue
-            paths[row] = (*paths[parent], tokens[row]) if row else ()
-            right = sampling(TABLE.logits[TABLE._hash([*text, *paths[row]])])
-            assert (right - p_target[row]).abs().max() < 1e-12, "not its own distribution"
-            if row and parents.index(parent) == row and learns != "tokens":         # a guess of any kind will do
-                if q_draft[row, tokens[row]] == 1 and self.is_copied([*text, *paths[row]], len(paths[row])):
+            paths[node] = (*paths[parent], tokens[node]) if node else ()
+            right = sampling(TABLE.logits[TABLE._hash([*text, *paths[node]])])
+            assert (right - p_target[node]).abs().max() < 1e-12, "not its own distribution"
+            if node and parents.index(parent) == node and learns != "tokens":         # a guess of any kind will do
+                if q_draft[node, tokens[node]] == 1 and self.is_copied([*text, *paths[node]], len(paths[node])):
                     continue
-                own = sampling(self.draft.logits[self.draft._hash([*text, *paths[parent]])])
+                own = sampling(self.draft_model.logits[self.draft_model._hash([*text, *paths[parent]])])
                 best = isinstance(getattr(self.drafter, "other", self.drafter), TopTree | DynamicTree)
                 own = F.one_hot(own.argmax(), V) if best else own
-                assert (own - q_draft[row]).abs().max() < 1e-12, "not drafted after its own text"
+                assert (own - q_draft[node]).abs().max() < 1e-12, "not drafted after its own text"
 
     def is_copied(self, text: list[int], count: int) -> bool:
         """Whether the last `count` + 1 tokens stand elsewhere, too; another's text may have helped."""

@@ -20,7 +20,7 @@ from nanospec.text import Text
 from tests.proof.compare import Batch
 from tests.proof.contract import OF_MODELS, drafter_of
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 LOGITS = torch.tensor([[0.3, 2.0, -1.0, 1.0, 2.0], [5.0, 0.0, 0.0, -3.0, 1.0]], dtype=torch.float64)
 SETTINGS = [(1.0, None, None), (0, None, None), (0.6, 2, None), (1e-300, 3, 0.5), (1.3, None, 0.8), (30.0, 1, 1.0),
             (0.6, 2, None), (1.0, 50, 1e-300)]
@@ -130,7 +130,8 @@ def test_a_subclass_repeats_its_parents_names():
     class Counting(ModelDrafter):
         per_row = ("reader", "count")
 
-    assert per_row(Counting(DRAFT, 1)) == ("reader", "count") and per_row(ModelDrafter(DRAFT, 1)) == ("reader",)
+    assert per_row(Counting(DRAFT_MODEL, 1)) == ("reader", "count") and per_row(ModelDrafter(DRAFT_MODEL,
+                                                                                             1)) == ("reader",)
     assert per_row(object()) == () and per_row(PromptLookup(1)) == ("seen",)
 
 
@@ -185,7 +186,7 @@ def written(drafter: Drafter, without: bool = True) -> list[list[int]]:
 @pytest.mark.parametrize("name", [*DRAFTERS, *(name for name, _ in OF_MODELS)])
 def test_every_drafter_names_all_that_it_keeps_for_every_text(name):
     """In per_row, which is all that `move` knows. (That moving is right: `alone` in tests/proof/contract.py.)"""
-    one, other = (drafter_of(name, TARGET, DRAFT, gamma=3, topology=[-1, 0, 0, 1]) for _ in range(2))
+    one, other = (drafter_of(name, TARGET, DRAFT_MODEL, gamma=3, topology=[-1, 0, 0, 1]) for _ in range(2))
     assert written(one) == written(other, without=False)
 
 
@@ -203,7 +204,7 @@ def test_one_that_forgets_to_is_found(what, depth):
 
         def read(self, text, rows, hidden):
             super().read(text, rows, hidden)
-            kept = KEPT[what](self.draft)
+            kept = KEPT[what](self.draft_model)
             for drafter in kept if what == "drafters" else [kept] * (what == "drafter"):
                 drafter.begin(text)
                 drafter.read(text, rows, None)
@@ -216,8 +217,8 @@ def test_one_that_forgets_to_is_found(what, depth):
             return super().propose(*of)
 
     with pytest.raises(AttributeError, match="has no attribute '(kept|seen)'"):
-        written(Forgetful(DRAFT, 2))
-    assert written(Forgetful(DRAFT, 2), without=False) == written(ModelDrafter(DRAFT, 2))
+        written(Forgetful(DRAFT_MODEL, 2))
+    assert written(Forgetful(DRAFT_MODEL, 2), without=False) == written(ModelDrafter(DRAFT_MODEL, 2))
 
 
 def test_what_is_named_has_to_lead_on_to_what_is_kept():
@@ -225,7 +226,7 @@ def test_what_is_named_has_to_lead_on_to_what_is_kept():
     class Silent(GPTReader):
         __module__, per_row = "nanospec.somewhere", ()
 
-    drafter = ModelDrafter(DRAFT, 2)
-    drafter.reader = Silent(DRAFT)
+    drafter = ModelDrafter(DRAFT_MODEL, 2)
+    drafter.reader = Silent(DRAFT_MODEL)
     with pytest.raises(AttributeError, match="has no attribute 'cache'"):
         written(drafter)

@@ -14,11 +14,11 @@ from nanospec.serving.request import PIECE
 from nanospec.serving.server import CONTEXT, Server, ServerError
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 
 
 def server_of(rows: int = 2, gamma: int = 3, target=TARGET) -> Server:
-    return Server(target, ModelDrafter(DRAFT, gamma), rows)
+    return Server(target, ModelDrafter(DRAFT_MODEL, gamma), rows)
 
 
 def served(server: Server, *requests) -> None:
@@ -27,7 +27,7 @@ def served(server: Server, *requests) -> None:
 
 
 def alone(ids, **settings) -> list[int]:
-    return tokens_of(speculate(TARGET, ModelDrafter(DRAFT, 3), ids, **settings))
+    return tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 3), ids, **settings))
 
 
 def test_the_docstring_s_example():
@@ -73,10 +73,10 @@ def test_slots_are_for_the_texts_that_may_come_and_not_for_all_that_the_target_c
         server.submit([1] * 21, max_new_tokens=10)
     served(server, request)
     assert request.tokens == list(generate(target, [1] * 20, 10, 0)) and server.cache.kv.shape[3] <= 128
-    assert Server(TARGET, ModelDrafter(DRAFT, 3), context=10 ** 9).context == 96
+    assert Server(TARGET, ModelDrafter(DRAFT_MODEL, 3), context=10 ** 9).context == 96
     for context, words in (0, "a context"), ("9", "context must be"), (None, "context must be"):
         with pytest.raises(RequestError, match=words):
-            Server(TARGET, ModelDrafter(DRAFT, 3), context=context)
+            Server(TARGET, ModelDrafter(DRAFT_MODEL, 3), context=context)
 
 
 def test_a_server_without_rows_is_refused():

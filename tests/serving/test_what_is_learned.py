@@ -22,7 +22,7 @@ from nanospec.proof.tables import small_gpt
 from tests.invented import Clock
 from tests.proof.compare import Batch
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 PROMPTS = [[1, 2, 3], [4, 0, 1, 1, 2], [0, 3]]
 T = 0.7                                                 # so that q_draft is not what the draft model says by itself
 
@@ -33,26 +33,26 @@ def costly(rows: int, gamma: int) -> float:
 
 
 def drafted_in(draft: Draft, b: int) -> int:
-    return sum(draft.q_draft[b].sum(-1).tolist())       # rows of text b, 1 for each
+    return sum(draft.q_draft[b].sum(-1).tolist())       # nodes of text b, 1 for each
 
 
 def own(q_row: torch.Tensor) -> torch.Tensor:
-    """The draft's distribution before temperature."""
+    """The draft model's distribution before temperature."""
     return (T * q_row.log()).softmax(-1)
 
 
 def judged_in(draft: Draft, count: torch.Tensor, b: int) -> list[tuple[int, bool]]:
-    """Of text b: (row, whether it was accepted) of every draft token that was judged, with the first rejected one."""
+    """Of text b: (node, whether it was accepted) of every draft token that was judged, with the first rejected one."""
     found = []
-    for row in range(1, round(drafted_in(draft, b)) + 1):
-        found.append((row, row <= int(count[b])))
+    for node in range(1, round(drafted_in(draft, b)) + 1):
+        found.append((node, node <= int(count[b])))
         if not found[-1][1]:
             break
     return found
 
 
-def beta(draft: Draft, p_target: torch.Tensor, b: int, row: int) -> float:
-    return sum(min(p, q) for p, q in zip(p_target[b, row - 1].tolist(), draft.q_draft[b, row].tolist()))
+def beta(draft: Draft, p_target: torch.Tensor, b: int, node: int) -> float:
+    return sum(min(p, q) for p, q in zip(p_target[b, node - 1].tolist(), draft.q_draft[b, node].tolist()))
 
 
 def different(counts: list[list[int]], drafts: list[Draft]) -> bool:
@@ -90,7 +90,7 @@ def test_by_load():
     as there are.
     """
     asked, plain, now, counts, drafts = [], Plain([0.0], [0.0]), 0, [], []
-    drafter = ByLoad(DRAFT, lambda rows, gamma: asked.append(rows) or costly(rows, gamma), 5)
+    drafter = ByLoad(DRAFT_MODEL, lambda rows, gamma: asked.append(rows) or costly(rows, gamma), 5)
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
     for _ in range(15):
         alpha = (16 * .6 + plain.accepted[0]) / (16 + plain.judged[0])
@@ -120,7 +120,7 @@ def batch_end(draft: Draft, counts: list[int]) -> tuple:
 
 
 def test_by_load_prices_the_texts_that_are_there():
-    drafter = ByLoad(DRAFT, costly, 5)
+    drafter = ByLoad(DRAFT_MODEL, costly, 5)
     for rows in 1, 3:
         batch = Batch(TARGET, drafter, PROMPTS[:rows], 40)
         batch.round(Dice(range(rows)), Sampling(T))
@@ -133,7 +133,7 @@ def test_what_rounds_cost_is_learned_of_as_many_texts_as_there_are(monkeypatch):
     clock, table = Clock(), {2: [.5, .5, .5], 3: [.4, .4, .4]}
     monkeypatch.setattr("nanospec.methods.lengths.by_load.perf_counter", clock)
     costs, propose = Costs(table), ByLoad.propose
-    drafter = WatchedByLoad(DRAFT, costs, 2)
+    drafter = WatchedByLoad(DRAFT_MODEL, costs, 2)
 
     def rounds(prompts, seconds, gamma, missed=0):
         batch = Batch(TARGET, drafter, prompts, 40)
@@ -167,7 +167,7 @@ def test_by_survival():
     """Classes are of the draft's own sureness. The first rejected draft token counts, one that no text got does not."""
     middle = [(i + .5) / 8 for i in range(8)]
     plain, silent, counts, drafts = Plain([4.0] * 8, [4 * (1 + m) / 2 for m in middle]), 0, [], []
-    drafter = BySurvival(DRAFT, 3)
+    drafter = BySurvival(DRAFT_MODEL, 3)
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
     for _ in range(20):
         plain.same(drafter)
@@ -175,9 +175,9 @@ def test_by_survival():
         seen = []
         for b in range(3):
             silent += drafted_in(draft, b) < 1
-            for row, _ in judged_in(draft, count, b):
-                sure = own(draft.q_draft[b, row]).max().item()
-                seen.append((floor(8 * sure), beta(draft, p_target, b, row)))
+            for node, _ in judged_in(draft, count, b):
+                sure = own(draft.q_draft[b, node]).max().item()
+                seen.append((floor(8 * sure), beta(draft, p_target, b, node)))
         plain.learn(seen)
         counts.append(count.tolist())
         drafts.append(draft)
@@ -189,7 +189,7 @@ def test_hybrid():
     """Text 0 copies after a match of 2 tokens, text 1 after one of 7, and text 2 in every third round alone: in the
     others the draft model drafts for it, and learns of it alone.
     """
-    drafter = Hybrid(ByLoad(DRAFT, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})
+    drafter = Hybrid(ByLoad(DRAFT_MODEL, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})
     copies = {0: (2, [3, 1, 0, 2]), 1: (7, [0, 0, 4]), 2: (0, [])}
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([4, 5, 6])
     plain = Plain([4.0] * 6, [4 * .8 * n / (n + 1) for n in (1, 2, 4, 8, 16, 32)])
@@ -201,11 +201,11 @@ def test_hybrid():
         draft, p_target, _, count, _ = batch.round(dice, Sampling(T))
         seen, of_chain = [], []
         for b in range(3):
-            for row, stands in judged_in(draft, count, b):
+            for node, stands in judged_in(draft, count, b):
                 if b == 2 and not alone:
                     of_chain.append((0, float(stands)))
                 else:
-                    seen.append((classes[b][row - 1], p_target[b, row - 1, draft.tokens[b, row]].item()))
+                    seen.append((classes[b][node - 1], p_target[b, node - 1, draft.tokens[b, node]].item()))
         assert alone or draft.steps == drafter.other.gamma > 0
         plain.learn(seen)
         chain.learn(of_chain)
@@ -233,17 +233,18 @@ class Certain:
 
 
 def test_a_draft_token_that_is_certain_is_of_the_last_class():
-    drafter = BySurvival(Certain(DRAFT), 2)
+    drafter = BySurvival(Certain(DRAFT_MODEL), 2)
     batch = Batch(TARGET, drafter, PROMPTS, 90)
     draft, p_target, _, count, _ = batch.round(Dice([1, 2, 3]), Sampling(T))
-    seen = [beta(draft, p_target, b, row) for b in range(3) for row, _ in judged_in(draft, count, b)]
+    seen = [beta(draft, p_target, b, node) for b in range(3) for node, _ in judged_in(draft, count, b)]
     assert drafter.acceptance.judged[7].item() == pytest.approx(.98 * 4 + len(seen))
     assert drafter.acceptance.accepted[7].item() == pytest.approx(.98 * 4 * (1 + 15 / 16) / 2 + sum(seen))
     assert drafter.acceptance.judged[:7].tolist() == pytest.approx([.98 * 4] * 7)
 
 
-@pytest.mark.parametrize("make", [lambda: ByLoad(DRAFT, costly, 3), lambda: BySurvival(DRAFT, 3),
-                                  lambda: Hybrid(ByLoad(DRAFT, costly, 3), {m: 1 + .05 * m for m in range(2, 7)})],
+@pytest.mark.parametrize("make", [lambda: ByLoad(DRAFT_MODEL, costly, 3), lambda: BySurvival(DRAFT_MODEL, 3),
+                                  lambda: Hybrid(ByLoad(DRAFT_MODEL, costly, 3),
+                                                 {m: 1 + .05 * m for m in range(2, 7)})],
                          ids=["by-load", "by-survival", "hybrid"])
 def test_what_is_known_stays_when_a_request_comes_and_goes_with_the_batch(make):
     drafter, fresh = make(), make()
@@ -262,9 +263,9 @@ def test_what_is_known_stays_when_a_request_comes_and_goes_with_the_batch(make):
 
 def test_a_stopping_rule_learns_of_its_own_text():
     """Texts 0 and 1 draft by what they have learned; text 2 has a rule that draws nothing."""
-    drafter = DynamicDrafter(DRAFT, Goodput(.05, {m: 1 + .02 * m for m in range(2, 7)}), 5)
+    drafter = DynamicDrafter(DRAFT_MODEL, Goodput(.05, {m: 1 + .02 * m for m in range(2, 7)}), 5)
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
-    drafter.of[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
+    drafter.rules[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
     begin = [(i + .5) / 8 for i in range(8)]
     plain = [Plain([4.0] * 8, [4 * (1 + m) / 2 for m in begin]) for _ in range(3)]
     counts, drafts = [], []
@@ -272,14 +273,14 @@ def test_a_stopping_rule_learns_of_its_own_text():
         draft, p_target, _, count, _ = batch.round(dice, Sampling(T))
         for b in range(3):
             seen = []
-            for row, _ in judged_in(draft, count, b):
-                sure = own(draft.q_draft[b, row])[draft.tokens[b, row]].item()
-                seen.append((floor(8 * sure), beta(draft, p_target, b, row)))
+            for node, _ in judged_in(draft, count, b):
+                sure = own(draft.q_draft[b, node])[draft.tokens[b, node]].item()
+                seen.append((floor(8 * sure), beta(draft, p_target, b, node)))
             plain[b].learn(seen)
-            plain[b].same(drafter.of[b])
+            plain[b].same(drafter.rules[b])
             alpha = sum(plain[b].accepted) / sum(plain[b].judged)
-            assert drafter.of[b].alpha == pytest.approx(alpha)
-            assert drafter.of[b].rate == pytest.approx(max(
+            assert drafter.rules[b].alpha == pytest.approx(alpha)
+            assert drafter.rules[b].rate == pytest.approx(max(
                 sum(alpha ** i for i in range(m)) / (.05 * (m - 1) + 1 + .02 * m) for m in range(2, 7)))
         assert drafted_in(draft, 2) == 0 and count[2] == 0
         counts.append(count.tolist())
@@ -289,7 +290,7 @@ def test_a_stopping_rule_learns_of_its_own_text():
 
 def test_the_heuristic_learns_of_its_own_text():
     """Two more after all were accepted, else one fewer."""
-    drafter = DynamicDrafter(DRAFT, Heuristic(2), 8)
+    drafter = DynamicDrafter(DRAFT_MODEL, Heuristic(2), 8)
     batch, dice = Batch(TARGET, drafter, PROMPTS[:2], 250), Dice([1, 5])
     lengths, seen = [2, 2], set()
     for _ in range(25):
@@ -298,6 +299,6 @@ def test_the_heuristic_learns_of_its_own_text():
             drafted = min(lengths[b], 8)
             assert round(drafted_in(draft, b)) == drafted
             lengths[b] = drafted + 2 if int(count[b]) == drafted else max(1, drafted - 1)
-            assert drafter.of[b].length == lengths[b]
+            assert drafter.rules[b].length == lengths[b]
         seen.add(tuple(lengths))
     assert any(a != b for a, b in seen) and len(seen) > 3

@@ -19,27 +19,27 @@ from nanospec.proof.walk import target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
-TABLE, DRAFT = TableModel(3, 8), TableModel(3, 58)
-PAIRS = {"tables": (TABLE, DRAFT, 2, 3, 0.7), "tables, greedy": (TABLE, DRAFT, 3, 4, 0),
+TABLE, DRAFT_MODEL = TableModel(3, 8), TableModel(3, 58)
+PAIRS = {"tables": (TABLE, DRAFT_MODEL, 2, 3, 0.7), "tables, greedy": (TABLE, DRAFT_MODEL, 3, 4, 0),
          "mlp": (TABLE, small_learned("mlp", TABLE), 2, 2, 1.3)}
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_it_expects_is_what_decoding_brings_on_average_over_all_texts(name):
     """Exact: every text that the target can write, read; and every run of decoding, walked."""
-    target, draft, gamma, new, temperature = PAIRS[name]
+    target, draft_model, gamma, new, temperature = PAIRS[name]
     ids, calls, betas = [1, 0], 0.0, torch.zeros(2, gamma, dtype=torch.float64)
     # A round that begins at the last token reads gamma places more, which do not count.
     for text, weight in target_distribution(target, ids, new, temperature=temperature).items():
         tokens = torch.tensor([[*ids, *text, *[2] * gamma]])
-        stood, beta = judged(target, draft, tokens, Sampling(temperature), gamma)
+        stood, beta = judged(target, draft_model, tokens, Sampling(temperature), gamma)
         stood, beta = (values[:, :, len(ids) - 1:len(ids) - 1 + new] for values in (stood, beta))
         likely = places_of_rounds(stood)
         calls += weight * likely[:, 0].sum().item()
         betas += weight * torch.stack([(likely[:, :-1] * beta).sum((0, 2)), likely[:, :-1].sum((0, 2))])
 
     def play(dice):
-        done = list(speculate(target, ModelDrafter(draft, gamma), ids, new, temperature, dice=dice))
+        done = list(speculate(target, ModelDrafter(draft_model, gamma), ids, new, temperature, dice=dice))
         # What is judged after the last token asked for is not part of the text.
         seen, place = [], 0
         for round_ in done:
@@ -120,7 +120,7 @@ def test_the_command(weights, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options, words", [(["--tokens", "9"], "fewer than"), (["--text", "nowhere"], "--text"),
-                                            (["--gamma", "0"], "--gamma"), (["--draft", "mlp"], "mlp")])
+                                            (["--gamma", "0"], "--gamma"), (["--draft-model", "mlp"], "mlp")])
 def test_what_cannot_be_read_is_refused(options, words, weights, capsys):
     assert bench.main(["acceptance", "--weights", str(weights), *options]) == 2
     err = capsys.readouterr().err

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.fast import autotune as tuning
-from nanospec.fast.autotune import Tuning, autotune, autotune_draft, described, fastest, set_up, setups_of
+from nanospec.fast.autotune import Tuning, autotune, autotune_draft_model, described, fastest, set_up, setups_of
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.fast.fbgemm import has_fbgemm
@@ -79,12 +79,12 @@ def threads():
 
 
 def test_tuned_models_decode(threads, capsys):
-    target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
-    words = autotune(target, draft, "float32")
-    assert target.dtype == draft.dtype == torch.float32 and described(target).startswith("float32")
+    target, draft_model = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+    words = autotune(target, draft_model, "float32")
+    assert target.dtype == draft_model.dtype == torch.float32 and described(target).startswith("float32")
     assert words.startswith("cpu, 1 thread; ") and words.endswith(
-        f"target in {described(target)}, draft in {described(draft)}")
-    rounds = speculate(target, ModelDrafter(draft), [1, 2], 10, temperature=0)
+        f"target in {described(target)}, draft in {described(draft_model)}")
+    rounds = speculate(target, ModelDrafter(draft_model), [1, 2], 10, temperature=0)
     assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
     out, err = capsys.readouterr()
     assert out == "" and [line.split(" ...")[0] for line in err.splitlines()] == [
@@ -92,25 +92,26 @@ def test_tuned_models_decode(threads, capsys):
 
 
 def test_a_draft_model_is_tuned_beside_a_target_that_stays(threads, monkeypatch):
-    target, draft = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+    target, draft_model = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
     monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
     monkeypatch.setattr(tuning, "round_seconds", lambda big, small: 2.0 if small.dtype == torch.float32 else 1.0)
-    autotune_draft(target, draft)
-    assert target.dtype == torch.float64 and draft.dtype == torch.bfloat16
+    autotune_draft_model(target, draft_model)
+    assert target.dtype == torch.float64 and draft_model.dtype == torch.bfloat16
 
 
 def test_setups_are_the_pair_and_with_a_compiler_copies_of_it(threads, monkeypatch):
     """The copies are tuned for themselves, and a draft model's target is the copy beside it."""
     target = small_gpt(11, 3, 1)
-    draft = small_learned("prefix", target)
+    draft_model = small_learned("prefix", target)
     monkeypatch.setattr(tuning, "compiler_for", lambda device: lambda step, *_: step)
     monkeypatch.setattr(tuning, "fastest", lambda model, *_, packed=True, **__: Tuning(
         torch.float32 if packed else torch.bfloat16, 1, 0))
-    (eager,), words = setups_of(target, draft)
-    assert eager == (target, draft, None) and words.count("target in float32") == 1 and ";" not in words[20:]
-    setups, words = setups_of(target, draft, compile=True)
-    assert setups[0] == (target, draft, None) and setups[1].compiler and setups[1].draft.target is setups[1].target
-    assert setups[1].target is not target and setups[1].target.dtype == setups[1].draft.dtype == torch.bfloat16
+    (eager,), words = setups_of(target, draft_model)
+    assert eager == (target, draft_model, None) and words.count("target in float32") == 1 and ";" not in words[20:]
+    setups, words = setups_of(target, draft_model, compile=True)
+    assert setups[0] == (target, draft_model,
+                         None) and setups[1].compiler and setups[1].draft_model.target is setups[1].target
+    assert setups[1].target is not target and setups[1].target.dtype == setups[1].draft_model.dtype == torch.bfloat16
     assert target.dtype == torch.float32 and "; compiled: cpu, 1 thread; target in bfloat16" in words
 
 
@@ -197,15 +198,15 @@ def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_dra
 def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
     """A compiler has layouts of its own."""
     compiled = []
-    target, draft = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
-    autotune(target, draft, compiler=lambda step, *_: compiled.append(1) or step)
+    target, draft_model = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
+    autotune(target, draft_model, compiler=lambda step, *_: compiled.append(1) or step)
     types = 2 + has_fbgemm(target.device)
-    assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft)      # 2 models, 2 turns
+    assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft_model)
 
 
 def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
     """A call of a chain's length on all of them takes the place of a round of one text."""
-    target, draft, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), []
+    target, draft_model, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), []
 
     def seconds(model, tokens=1, rows=1, **_):
         seen.append((len(model.blocks), tokens, rows))
@@ -214,7 +215,7 @@ def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
     for name in "step_seconds", "draft_seconds":
         monkeypatch.setattr(tuning, name, seconds)
     monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
-    autotune(target, draft, rows=6)
+    autotune(target, draft_model, rows=6)
     assert {*seen} == {(2, 1, 6), (2, 5, 6), (1, 1, 6)}
 
 

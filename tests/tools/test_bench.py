@@ -29,7 +29,7 @@ from nanospec.files.checkpoint import Pair, load_pair, save_learned, save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
-from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, Options, method_of
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, Options, method_of
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
@@ -108,14 +108,14 @@ P, Q = [.5, .5, 0], [.8, .2, 0]         # sum min(P, Q) = .7
 
 def a_round(accepted: int, drafted: int, emitted: int, p_target=P, q_draft=Q) -> Round:
     """A chain of that many draft tokens, of which some were accepted, cut at `emitted` tokens."""
-    rows = torch.tensor([p_target] * (drafted + 1))
-    q_rows = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
+    after = torch.tensor([p_target] * (drafted + 1))
+    drawn_from = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
     return Round([0] * (drafted + 1), list(range(-1, drafted)), list(range(1, accepted + 1)), 1,
-                 ([0] * accepted + [1])[:emitted], rows, q_rows, drafted)
+                 ([0] * accepted + [1])[:emitted], after, drawn_from, drafted)
 
 
 def test_alpha_of_exactly_zero():
-    """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
+    """A draft model that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
     rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
     assert alpha_of(rounds) == 0
     method, costs = Method("chain", "token", 2, None, None), [CallCosts(.25, {3: 1.5}, 1.0)]
@@ -126,16 +126,16 @@ def test_alpha_of_exactly_zero():
 
 
 def test_alpha_is_that_of_judged_places_and_first_children():
-    """Rows 1 and 2 hang from the root, 3 from row 1, 4 from row 2. Row 2 was accepted, after row 1: the root's first
-    child is row 1, with .7; row 2's is row 4, with .5. Row 4 was rejected, so nothing was judged after it.
+    """Nodes 1 and 2 hang from the root, 3 from node 1, 4 from node 2. Node 2 was accepted, after node 1: the root's
+    first child is node 1, with .7; node 2's is node 4, with .5. Node 4 was rejected, so nothing was judged after it.
     """
     p_target = torch.tensor([P, P, [0, .5, .5], P, P])
     q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [1., 0, 0], [.5, 0, .5]])
     done = Round([0, 0, 1, 0, 2], [-1, 0, 0, 1, 2], [2], 1, [1, 1], p_target, q_draft, 2)
     assert alpha_of([done]) == pytest.approx((.7 + .5) / 2)
     assert alpha_of([replace(done, path=[])]) == pytest.approx(.7)
-    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # row 4 has no child
-    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
+    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # node 4 has no child
+    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # nodes it lacks
 
 
 # What is measured
@@ -176,7 +176,7 @@ def test_a_busy_machine_is_told(pair, quick, monkeypatch, slow, busy):
 
 
 def test_the_acceptance_vector_counts_which_child_was_accepted():
-    """A draft that is the target has its first child accepted, always; the best tree is then a chain."""
+    """A draft model that is the target has its first child accepted, always; the best tree is then a chain."""
     target = TableModel(4, 3)
     assert measure_accepted(target, target, [[1, 2]], max_new_tokens=20) == [1, 0, 0, 0]
     accepted = measure_accepted(target, TableModel(4, 4), [[1, 2], [0]], max_new_tokens=30, temperature=1.5)
@@ -228,8 +228,8 @@ def test_costs_are_of_calls_after_the_longest_prompt(pair, monkeypatch):
 
 
 def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
-    """Seconds of calls on 2 to 12 rows, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of 96
-    tokens, or what the context of 40 leaves.
+    """Seconds of calls on 2 to 12 tokens, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of
+    96 tokens, or what the context of 40 leaves.
     """
     asked = []
     monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
@@ -276,17 +276,17 @@ def test_clocks(pass_time):
 
 def test_the_best_tree_goes_deep_where_the_first_child_is_accepted(monkeypatch):
     """And wide where the others are, too. A deeper one takes more draft steps."""
-    target, draft = small_gpt(11, 2, 5), small_gpt(11, 1, 2)
+    target, draft_model = small_gpt(11, 2, 5), small_gpt(11, 1, 2)
     costs = CallCosts(0.01, dict.fromkeys(range(2, 13), 1.0), 1.0)
     monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: costs)
     for accepted, tree in ([1, 0, 0, 0], [-1, 0, 1, 2, 3, 4, 5]), ([.25, .25, .25, .25], [-1, 0, 0, 0, 0]):
         monkeypatch.setattr("nanospec.cli.method_options.measure_accepted", lambda *_, **__: accepted)
-        found = best_topology(target, draft, [[1, 2], [3]], temperature=0)
+        found = best_topology(target, draft_model, [[1, 2], [3]], temperature=0)
         assert found[:len(tree)] == tree, found
 
 
 def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_time):
-    target, draft = pair
+    target, draft_model = pair
 
     class Slow:
         def propose(self, *request):
@@ -299,7 +299,8 @@ def test_a_clock_around_a_drafter_changes_nothing_but_knows_its_time(pair, pass_
     class SlowTree(Slow, TreeDrafter):
         pass
 
-    for drafter in SlowChain(draft, 2), SlowTree(draft, [-1, 0, 0]), ClockedDrafter(SlowChain(draft, 2)):
+    for drafter in SlowChain(draft_model, 2), SlowTree(draft_model, [-1, 0, 0]), ClockedDrafter(SlowChain(draft_model,
+                                                                                                          2)):
         drafter, rounds = ClockedDrafter(drafter), []
         for done, seconds in clocked(speculate(target, drafter, [1, 2], 12, seed=3)):
             assert drafter.seconds == seconds == 3.0
@@ -400,7 +401,7 @@ def test_every_method_in_one_table(rows_of, quick):
                         "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0", "1")
     assert [(row["temperature"], row["drafter"], row["rule"]) for row in rows] == [
         (temperature, drafter, rule) for temperature in (0, 1) for drafter in DRAFTERS for rule in ("token", "block")]
-    assert all((row["draft"] == "none") == (row["drafter"] in WITHOUT_DRAFT) for row in rows)
+    assert all((row["draft_model"] == "none") == (row["drafter"] in WITHOUT_DRAFT_MODEL) for row in rows)
     for row in rows:
         line = next(line for line in out.splitlines()
                     if line.split()[:4] == [f"{row['temperature']:g}", row["drafter"], str(row["gamma"]), row["rule"]])
@@ -424,20 +425,23 @@ def learned(weights):
 def test_all_drafters_are_those_that_go_with_the_draft_model(rows_of, quick, learned):
     """In a stack the middle model is a GPT."""
     learned("prefix")
-    rows, _ = rows_of("--drafts", "prefix", "--drafters", "all", "--gammas", "2", "--shape", "2", "--prompts", "1",
+    rows, _ = rows_of("--draft-models", "prefix", "--drafters", "all", "--gammas", "2", "--shape", "2", "--prompts",
+                      "1",
                       "--max-new-tokens", "4", "--temperatures", "0")
     assert [row["drafter"] for row in rows] == [name for name in DRAFTERS if name != "stack"]
 
 
 def test_a_drafter_that_does_not_go_with_the_draft_model_is_refused_by_its_name(weights, held_out, learned, capsys):
     learned("prefix")
-    refused(["--weights", str(weights), "--drafts", "prefix", "--drafters", "stack"], "middle model is a GPT", capsys)
+    refused(["--weights", str(weights), "--draft-models", "prefix", "--drafters", "stack"], "middle model is a GPT",
+            capsys)
 
 
 def test_a_draft_model_of_a_few_draft_tokens(rows_of, quick, learned):
     """Chains are no longer than it can draft, and none is measured twice. A tree's draft tokens are siblings, too."""
     learned("medusa", Medusa(257, 16, [1], heads=3).attach(small_gpt(257, 2, 2, context=1024)))
-    rows, _ = rows_of("--drafts", "medusa", "--drafters", "chain", "entropy", "dynamic-tree", "--gammas", "2", "4", "8",
+    rows, _ = rows_of("--draft-models", "medusa", "--drafters", "chain", "entropy", "dynamic-tree", "--gammas", "2",
+                      "4", "8",
                       "--prompts", "1", "--max-new-tokens", "6", "--temperatures", "0")
     assert [(row["drafter"], row["gamma"]) for row in rows] == [
         ("chain", 2), ("chain", 3), ("entropy", 2), ("entropy", 3), *(("dynamic-tree", gamma) for gamma in (2, 4, 8))]
@@ -447,9 +451,9 @@ def test_draft_models_side_by_side(rows_of, quick, learned, drawn):
     """Drafters that copy run once, beside the first draft model."""
     learned("mlp")
     learned("eagle3")
-    rows, out = rows_of("--drafts", "all", "--drafters", "chain", "dynamic-tree", "lookup", "--prompts", "1",
+    rows, out = rows_of("--draft-models", "all", "--drafters", "chain", "dynamic-tree", "lookup", "--prompts", "1",
                         "--gammas", "2", "--max-new-tokens", "8", "--temperatures", "1")
-    assert [(row["draft"], row["drafter"]) for row in rows] == [
+    assert [(row["draft_model"], row["drafter"]) for row in rows] == [
         ("gpt", "chain"), ("gpt", "dynamic-tree"), ("none", "lookup"), ("mlp", "chain"), ("mlp", "dynamic-tree"),
         ("eagle3", "chain"), ("eagle3", "dynamic-tree")]
     assert drawn("field") > 20_000 and "draft" in out.splitlines()[0] + out.splitlines()[1]
@@ -465,8 +469,8 @@ def test_a_picture_of_whatever_was_measured(rows_of, quick, drawn, options):
 
 
 def test_a_draft_model_that_is_not_there(weights, capsys):
-    refused(["speed", "--weights", str(weights), "--drafts", "gpt", "hydra"], "training hydra --out", capsys)
-    refused(["serve", "--weights", str(weights), "--draft", "hydra"], "training hydra --out", capsys)
+    refused(["speed", "--weights", str(weights), "--draft-models", "gpt", "hydra"], "training hydra --out", capsys)
+    refused(["serve", "--weights", str(weights), "--draft-model", "hydra"], "training hydra --out", capsys)
 
 
 @pytest.mark.parametrize("rate", ["0", "200"])
@@ -564,7 +568,9 @@ BEFORE_LOADING = [
     (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
     (["serve", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
     (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.png"], "--figure"),
-    (["--draft", "gpt"], "--draft"), (["--drafts", "nobody"], "nobody"), (["serve", "--draft", "all"], "all"),
+    (["--draft", "gpt"], "--draft is called --draft-model now"), (["--drafts", "gpt"], "--draft-models now"),
+    (["--draft-models", "nobody"], "nobody"),
+    (["serve", "--draft-model", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
     (["--compile", "--rules", "traversal"], "--compile"),
     (["--shape", "2"], "--shape"), (["--drafters", "lookup", "chain", "--shape", "2"], "--shape"),

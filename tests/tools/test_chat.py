@@ -285,7 +285,8 @@ def refused(run, words: str, *options: str, **more) -> None:
     (["--drafter", "lookup", "--remember", "9"], "--remember is for drafters that copy from earlier requests: suffix,"),
     (["--drafter", "lookahead", "--gamma", "3"], "takes no --gamma"),
     (["--temperature", "-1"], "--temperature"), (["--context", "0"], "--context"), (["--max-new-tokens", "0"], "--max"),
-    (["--weights", "nowhere"], "nowhere"), (["--draft", "nobody"], "nobody"), (["--system", "\udcff"], "--system")])
+    (["--weights", "nowhere"], "nowhere"), (["--draft-model", "nobody"], "nobody"),
+    (["--system", "\udcff"], "--system")])
 def test_a_bad_request_is_one_line_before_a_weight_is_read(run, monkeypatch, options, words):
     monkeypatch.setattr(chat, "read_pair", None)
     refused(run, words, *options)
@@ -397,7 +398,7 @@ def test_smollm2(capsys, monkeypatch):
     # What calls cost decides where copies are taken. To measure it on this model takes longer than both answers.
     monkeypatch.setattr("nanospec.cli.bench.measure.step_seconds",
                         lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
-    monkeypatch.setattr("nanospec.cli.bench.measure.draft_seconds", lambda draft, **_: 0.01)
+    monkeypatch.setattr("nanospec.cli.bench.measure.draft_seconds", lambda draft_model, **_: 0.01)
     monkeypatch.setattr(sys, "stdin", io.StringIO("Name three colours.\nSay that again.\n"))
     assert chat.main(["--temperature", "0", "--max-new-tokens", "30", "--dtype", "float32", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()

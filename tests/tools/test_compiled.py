@@ -26,9 +26,9 @@ from nanospec.proof.walk import WalkingDice, distance
 from nanospec.speculate import ModelDrafter, one_round, speculate, verify
 from nanospec.text import Text, prefill
 
-TARGET, DRAFT = (small_gpt(3, layers, seed).requires_grad_(False) for layers, seed in ((2, 1), (1, 2)))
+TARGET, DRAFT_MODEL = (small_gpt(3, layers, seed).requires_grad_(False) for layers, seed in ((2, 1), (1, 2)))
 pytestmark = pytest.mark.xdist_group("compiled")        # one process: it compiles everything once
-DRAFTERS = {"chain": lambda: ModelDrafter(DRAFT, 2), "tree": lambda: TreeDrafter(DRAFT, [-1, 0, 0, 1]),
+DRAFTERS = {"chain": lambda: ModelDrafter(DRAFT_MODEL, 2), "tree": lambda: TreeDrafter(DRAFT_MODEL, [-1, 0, 0, 1]),
             **{f"chain of {name}": lambda name=name: ModelDrafter(small_learned(name, TARGET), 2) for name in LEARNED},
             "dynamic tree of eagle3": lambda: DynamicTree(small_learned("eagle3", TARGET), 4)}
 

@@ -69,10 +69,10 @@ def test_what_it_writes(run, tmp_path, weights):
     for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
-    assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
+    assert "The two texts differ because each was drawn with random numbers of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
-    target, draft, tokenizer = load_pair(weights, dtype=torch.float64)
-    rounds = speculate(target, ModelDrafter(draft, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
+    target, draft_model, tokenizer = load_pair(weights, dtype=torch.float64)
+    rounds = speculate(target, ModelDrafter(draft_model, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
     tokens = tokens_of(rounds)
     assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
     assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
@@ -142,9 +142,9 @@ def test_a_draft_model_of_a_few_draft_tokens(run, weights, drafter, tmp_path):
     """Without a --gamma no more are tried than it can draft; who asks for more is refused."""
     target = load_pair(weights).target
     save_learned("medusa", Medusa(257, 16, [1], heads=3).attach(target), weights / "medusa.pt", target)
-    status, out, err = run("--draft", "medusa", "--drafter", drafter, "--json", str(tmp_path / "a.json"))
+    status, out, err = run("--draft-model", "medusa", "--drafter", drafter, "--json", str(tmp_path / "a.json"))
     assert status == 0 and "Traceback" not in err and json.loads((tmp_path / "a.json").read_text())["gamma"] <= 3
-    status, _, err = run("--draft", "medusa", "--drafter", drafter, "--gamma", "4")
+    status, _, err = run("--draft-model", "medusa", "--drafter", drafter, "--gamma", "4")
     assert status == 2 and "at most 3 tokens" in err
 
 
@@ -409,6 +409,6 @@ def test_the_readmes_picture_says_what_the_program_says():
                                 [1 + (temperature > 0)])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
     said = words_of(console.file.getvalue().splitlines()) - {"waiting"}
-    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft in threads thread"])
+    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft model in threads thread"])
     assert said - words_of(lines) == set()
     assert words_of(lines[below:]) - said - machine == set()

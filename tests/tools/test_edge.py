@@ -48,7 +48,7 @@ from nanospec.serving.conversation import Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, verify
 
-TARGET, DRAFT = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
+TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 HALF, BYTES = torch.tensor([0.5, 0.5]), {bytes([b]): b for b in range(256)}
 CHAIN = Draft(torch.tensor([[1, 2]]), torch.tensor([[[0.0] * 5, [0.2] * 5]]))
 NONE, NUMBERS, TEXTS = (None, "x", 5, GPT, object()), (0, -1, 1.5, "3", None), ("x", None, math.nan)
@@ -59,41 +59,43 @@ JUDGES = [verify, verify_tree, verify_block, verify_traversal, typical, cascade(
 
 # A call of one argument, and arguments that it refuses.
 REFUSED = {
-    "speculate, target": (lambda x: next(speculate(x, ModelDrafter(DRAFT, 2), [1])), NONE),
+    "speculate, target": (lambda x: next(speculate(x, ModelDrafter(DRAFT_MODEL, 2), [1])), NONE),
     "speculate, drafter": (lambda x: next(speculate(TARGET, x, [1])), NONE),
-    "speculate, dice": (lambda x: next(speculate(TARGET, ModelDrafter(DRAFT, 2), [1], dice=x)), (5, Dice)),
+    "speculate, dice": (lambda x: next(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), [1], dice=x)), (5, Dice)),
     "generate": (lambda x: next(generate(TARGET, [1], **x)), (
         {"temperature": "1"}, {"stop": 5}, {"top_k": 1.5}, {"top_p": "1"}, {"seed": 0.5}, {"max_new_tokens": "4"})),
-    "Server": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2), x), NUMBERS),
-    "submit": (lambda x: Server(TARGET, ModelDrafter(DRAFT, 2)).submit(x, max_new_tokens=2), (None, "12", [1.5], 5)),
-    "cancel": (Server(TARGET, ModelDrafter(DRAFT, 2)).cancel, NONE),
+    "Server": (lambda x: Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), x), NUMBERS),
+    "submit": (lambda x: Server(TARGET, ModelDrafter(DRAFT_MODEL, 2)).submit(x, max_new_tokens=2),
+               (None, "12", [1.5], 5)),
+    "cancel": (Server(TARGET, ModelDrafter(DRAFT_MODEL, 2)).cancel, NONE),
     "generate, dice": (lambda x: next(generate(TARGET, [1], dice=x)), (5, Dice)),
-    "Conversation": (lambda x: Conversation(TARGET, ModelDrafter(DRAFT, 2), x), (1.5, "3")),
-    "go_back": (Conversation(TARGET, ModelDrafter(DRAFT, 2)).go_back, (1.5, "3", None)),
-    "method_of": (lambda x: method_of(TARGET, DRAFT, x), ("nope", None, [], 5)),
-    "method_of, rule": (lambda x: method_of(TARGET, DRAFT, "chain", x), ("nope", None, [])),
-    "method_of, costs": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, costs=x), (
+    "Conversation": (lambda x: Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), x), (1.5, "3")),
+    "go_back": (Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2)).go_back, (1.5, "3", None)),
+    "method_of": (lambda x: method_of(TARGET, DRAFT_MODEL, x), ("nope", None, [], 5)),
+    "method_of, rule": (lambda x: method_of(TARGET, DRAFT_MODEL, "chain", x), ("nope", None, [])),
+    "method_of, costs": (lambda x: method_of(TARGET, DRAFT_MODEL, "hybrid", gamma=1, costs=x), (
         5, (0.1,), ("x", {2: 1.0}), (0.1, None), (0.1, {}), (-1.0, {2: 1.0}))),
-    "method_of, remember": (lambda x: method_of(TARGET, DRAFT, "hybrid", gamma=1, remember=x, **METHOD), (-1, "x")),
+    "method_of, remember": (lambda x: method_of(TARGET, DRAFT_MODEL, "hybrid", gamma=1, remember=x, **METHOD),
+                            (-1, "x")),
     "ModelDrafter": (lambda x: ModelDrafter(x, 2), NONE),
     "TreeDraft": (lambda x: TreeDraft(CHAIN.tokens, CHAIN.q_draft, x), (None, 5, torch.ones(1), torch.ones(1, 3))),
     "Tree.add, parent": (lambda x: Tree(3).add(x, 4), (None, 1, -1, "0", torch.tensor(0), torch.tensor([0, 0]))),
     "Tree.add, token": (lambda x: Tree(3).add(0, x), (None, 1.5, "a", torch.tensor(4), [4])),
     "TreeDrafter": (lambda x: TreeDrafter(x, [-1, 0]), NONE), "TopTree": (lambda x: TopTree(x, [-1, 0]), NONE),
     "DynamicTree": (lambda x: DynamicTree(x, 3), NONE),
-    "DynamicTree, width": (lambda x: DynamicTree(DRAFT, 4, x), NUMBERS),
+    "DynamicTree, width": (lambda x: DynamicTree(DRAFT_MODEL, 4, x), NUMBERS),
     "BySurvival": (lambda x: BySurvival(x, 2), NONE), "ByLoad": (lambda x: ByLoad(x, lambda *_: 1.0), NONE),
-    "ByLoad, seconds": (lambda x: ByLoad(DRAFT, x), (None, 5, {})),
-    "Stack": (lambda x: Stack(x, PromptLookup(2)), NONE), "Stack, lowest": (lambda x: Stack(DRAFT, x), NONE),
+    "ByLoad, seconds": (lambda x: ByLoad(DRAFT_MODEL, x), (None, 5, {})),
+    "Stack": (lambda x: Stack(x, PromptLookup(2)), NONE), "Stack, lowest": (lambda x: Stack(DRAFT_MODEL, x), NONE),
     "Hybrid": (lambda x: Hybrid(x, {2: 1.0}), NONE),
-    "Hybrid, v": (lambda x: Hybrid(ByLoad(DRAFT, lambda *_: 1.0, 1), x), (
+    "Hybrid, v": (lambda x: Hybrid(ByLoad(DRAFT_MODEL, lambda *_: 1.0, 1), x), (
         None, 5, {}, {1: 1.0}, {3: 1.0}, {2: "x"}, {"2": 1.0}, {2: -1.0}, {2: math.nan})),
-    "DynamicDrafter": (lambda x: DynamicDrafter(DRAFT, x, 2), (None, "heuristic", Confidence)),
+    "DynamicDrafter": (lambda x: DynamicDrafter(DRAFT_MODEL, x, 2), (None, "heuristic", Confidence)),
     "Confidence": (Confidence, ("x", None)), "Entropy": (Entropy, ("x", None)),
     "Goodput": (lambda x: Goodput(x, {2: 1.0}), ("x", None, math.nan, -1)),
     "Goodput, v": (lambda x: Goodput(.1, {2: 1.0, 3: x}), ("x", None, math.nan, -1)),
-    "gamma": (lambda x: ModelDrafter(DRAFT, x), (*NUMBERS, 10 ** 6)), "count": (PromptLookup, NUMBERS),
-    "topology": (lambda x: TreeDrafter(DRAFT, x), (
+    "gamma": (lambda x: ModelDrafter(DRAFT_MODEL, x), (*NUMBERS, 10 ** 6)), "count": (PromptLookup, NUMBERS),
+    "topology": (lambda x: TreeDrafter(DRAFT_MODEL, x), (
         None, 5, "ab", [], [-1], [0], [-1, 1], [-1, "0"], [-1, 0.5], torch.tensor([-1, 0]))),
     "Lookahead, window": (lambda x: Lookahead(window=x), NUMBERS),
     "Lookahead, ngram": (lambda x: Lookahead(ngram=x), NUMBERS),
@@ -121,11 +123,11 @@ REFUSED = {
     "grown_tree": (lambda x: grown_tree(x, 3), ([], [[]], None)),
     "best_size": (lambda x: best_size([0.5], x, 0.1, [2]), ({}, None)),
     "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
-    "load_pair, draft": (lambda x: load_pair(draft=x), ("nope", 5, None, [])),
-    "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT, None))),
+    "load_pair, draft": (lambda x: load_pair(draft_model=x), ("nope", 5, None, [])),
+    "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT_MODEL, None))),
     "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "GGUFFile": (GGUFFile, PATHS),
     "load_model": (load_model, PATHS), "source_of": (source_of, PATHS), "read_texts": (read_texts, PATHS[1:]),
-    "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT, TOKENIZER), x), PATHS),
+    "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT_MODEL, TOKENIZER), x), PATHS),
     "save_model": (lambda x: save_model(x, Path("no"), TOKENIZER), NONE),
     "save_model, tokenizer": (lambda x: save_model(TARGET, Path("no"), x), NONE),
     "encode": (TOKENIZER.encode, (None, 5, b"ab", ["a"])), "decode": (TOKENIZER.decode, (None, 5, "ab", [1, "a"])),
@@ -152,7 +154,7 @@ def test_it_says_in_one_sentence_what_it_cannot_use(call):
 
 def test_the_last_that_is_allowed():
     """A server of one row. To cancel a request that has ended changes nothing."""
-    server = Server(TARGET, ModelDrafter(DRAFT, 2), 1)
+    server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), 1)
     request = server.submit([1], max_new_tokens=1)
     server.step()
     server.cancel(request)
@@ -165,4 +167,4 @@ def test_numbers_of_every_kind_are_numbers():
     assert theory.expected_tokens(numpy.float64(0.5), numpy.int64(1)) == theory.expected_tokens(0.5, 1) == 1.5
     assert theory.expected_tokens(1, 5) == 6 and theory.expected_tokens(1 + 1e-9, 1) > 2         # as it is measured
     assert theory.speedup(torch.tensor([0.5, 1.0]), 1, torch.tensor(0.5)).tolist() == pytest.approx([1.0, 2.0 / 1.5])
-    assert ModelDrafter(DRAFT, numpy.int64(3)).most == 3 and PromptLookup(numpy.int32(2)).most == 2
+    assert ModelDrafter(DRAFT_MODEL, numpy.int64(3)).most == 3 and PromptLookup(numpy.int32(2)).most == 2

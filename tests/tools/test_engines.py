@@ -258,7 +258,7 @@ def test_our_head_is_accepted_in_vllm_at_each_place_as_here(tmp_path, monkeypatc
     """EAGLE-3 after a short training, on three greedy texts; vLLM's first token comes from the prompt, without a draft.
     """
     assert training.main(["eagle3", "--steps", "60", "--out", str(tmp_path)]) == 0
-    target, head, tokenizer = load_pair(tmp_path, draft="eagle3")
+    target, head, tokenizer = load_pair(tmp_path, draft_model="eagle3")
     ours = [0] * 4
     for text in engines.PROMPTS:
         ids = tokenizer.begin + tokenizer.encode(text)

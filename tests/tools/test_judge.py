@@ -28,16 +28,16 @@ from nanospec.judge import known_bugs as samplers
 from nanospec.judge.known_bugs import AS_IT_SHIPS, OF_A_CHAIN, beginnings, sampler_with
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.proof import itself
-from tests.proof.checks import DRAFT, GPT4, GPT_DRAFT4, TABLE
+from tests.proof.checks import DRAFT_MODEL, GPT4, GPT_DRAFT_MODEL4, TABLE
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
-TASK = {"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
-ALONE = {"target": TABLE, "ids": [1], "new": 3, "temperature": 0.7}         # without a draft no name is looked for
+TASK = {"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
+ALONE = {"target": TABLE, "ids": [1], "new": 3, "temperature": 0.7}         # no draft model: no name is looked for
 bugs = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
 
 
 def ours(dice):
-    return tokens_of(speculate(TABLE, ModelDrafter(DRAFT, 2), [1], 3, 0.7, dice=dice))
+    return tokens_of(speculate(TABLE, ModelDrafter(DRAFT_MODEL, 2), [1], 3, 0.7, dice=dice))
 
 
 def warm(ids, temperature=0.7):
@@ -140,18 +140,18 @@ def test_what_is_compared_with(monkeypatch):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
 
 
-def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
-    """By a plain loop: below a token stands what the draft favours less, and the uniforms are not the sampler's."""
+def test_tokens_one_by_one_in_the_order_of_what_the_draft_model_favours():
+    """By a plain loop: below a token stands what the draft model favours less. The uniforms are not the sampler's."""
     drawn, ids, seed, bins = [*product(range(3), repeat=3)] * 2, [1, 0], 7, [0] * 16
     for number, tokens in enumerate(drawn):
         u = np.random.default_rng([63, seed, number]).random(3)
         for place, token in enumerate(tokens):
             text = [*ids, *tokens[:place]]
-            p, q = (Sampling(.7)(model(torch.tensor([text]))[0, -1:])[0] for model in (TABLE, DRAFT))
+            p, q = (Sampling(.7)(model(torch.tensor([text]))[0, -1:])[0] for model in (TABLE, DRAFT_MODEL))
             order = sorted(range(3), key=lambda token: q[token] - p[token])
             below = sum(p[other] for other in order[:order.index(token)])
             bins[min(15, int(16 * (below + u[place] * p[token])))] += 1     # of tokens that p forbids, too
-    found = judge_file.transformed(drawn, TABLE, DRAFT, ids, seed, temperature=.7)
+    found = judge_file.transformed(drawn, TABLE, DRAFT_MODEL, ids, seed, temperature=.7)
     assert {i: seen for i, (_, seen) in enumerate(found.cells)} == dict(enumerate(bins))
     assert found.p_value == goodness_of_fit(dict(enumerate(bins)), dict.fromkeys(range(16), 1 / 16)).p_value
 
@@ -166,7 +166,7 @@ def numpys(seeds=np.random.default_rng(1)):
     """Leviathan's loop with numpy's chance, a draft token at a time."""
     ids = [1]
     while len(ids) < 4:
-        p, q = (Sampling(0.7)(model(torch.tensor([ids]))[0, -1:])[0].numpy() for model in (TABLE, DRAFT))
+        p, q = (Sampling(0.7)(model(torch.tensor([ids]))[0, -1:])[0].numpy() for model in (TABLE, DRAFT_MODEL))
         x = seeds.choice(3, p=q)
         if seeds.random() >= p[x] / q[x]:
             x = seeds.choice(3, p=np.maximum(p - q, 0) / np.maximum(p - q, 0).sum())
@@ -187,7 +187,7 @@ def matching(generator=torch.Generator().manual_seed(3)):
     """transformers without candidate logits: a draft token stands if the target's own sample is the same."""
     ids = [1]
     while len(ids) < 4:
-        for x in (*generate(DRAFT, ids, 2, 0), None):
+        for x in (*generate(DRAFT_MODEL, ids, 2, 0), None):
             ids.append(int(torch.multinomial(warm(ids), 1, generator=generator)))
             if ids[-1] != x:
                 break
@@ -312,7 +312,7 @@ def test_too_few_samples_are_no_verdict():
     ({"target": {(0,): 1.0}, "temperature": 0.7}, "as it is")], ids=str)
 def test_what_cannot_be_judged_is_refused(given, said):
     with pytest.raises(RequestError, match=said) as refused:
-        judge(ours, **{"target": TABLE, "draft": DRAFT, "ids": [1], "new": 3} | given)
+        judge(ours, **{"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3} | given)
     assert "\n" not in str(refused.value)
 
 
@@ -324,7 +324,7 @@ def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkey
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
     monkeypatch.setattr(judge_file, "truth_walked", target_distribution)
     monkeypatch.setattr(judge_file, "announced", lambda words, at_once: said.append(words) or nullcontext())
-    task = {"target": GPT4, "draft": GPT_DRAFT4, "ids": [1, 2], "new": 2, "gamma": 3}
+    task = {"target": GPT4, "draft_model": GPT_DRAFT_MODEL4, "ids": [1, 2], "new": 2, "gamma": 3}
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)
     assert verdict.wrong and "There was time for" in str(verdict)
     assert f"of the zoo's {len(OF_A_CHAIN)} bugs" in verdict.why
@@ -375,8 +375,9 @@ def test_the_table_of_the_command(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def real():
-    target, draft, tokenizer = load_pair()
-    return {"target": pack(target), "draft": pack(draft), "ids": tokenizer.encode("class Queue:\n    def"), "new": 50,
+    target, draft_model, tokenizer = load_pair()
+    return {"target": pack(target), "draft_model": pack(draft_model), "ids": tokenizer.encode("class Queue:\n    def"),
+            "new": 50,
             "gamma": 4, "temperature": 0.8}
 
 
@@ -393,14 +394,14 @@ def test_a_long_run_shows_a_bug_on_the_shipped_pair(real):
 # What is not judged, and what is not walked
 
 def test_probabilities_are_no_logits():
-    """Of target and draft; their logarithms are. A row that does not add up to 1 is one of logits."""
+    """Of target and draft model; their logarithms are. What does not add up to 1 is logits."""
     class Of(TableModel):
         def __init__(self, change):
             super().__init__(3, 8, zeros=0.4)       # as TABLE
             self.logits = change(self.logits)
 
     probabilities = Of(lambda logits: logits.softmax(-1))
-    for models in {"target": probabilities}, {"draft": probabilities}:
+    for models in {"target": probabilities}, {"draft_model": probabilities}:
         with pytest.raises(RequestError, match=f"the {[*models][0]} returns probabilities.*logarithm"):
             judge(ours, **TASK | models)
     assert not judge(ours, samples=50, **TASK | {"target": Of(lambda logits: logits.log_softmax(-1))}).wrong
@@ -466,9 +467,9 @@ def test_a_walk_that_would_take_too_long_is_not_begun(monkeypatch):
 
 def test_top_k_counts_in_what_is_walked():
     """In a vocabulary of 2,000, top-k 2: four texts of two tokens, and every path."""
-    target, draft = TableModel(2_000, 1), TableModel(2_000, 1)
-    target.logits = target.logits * 3_000               # the draft's favourites, and not evenly
-    task = {"target": target, "draft": draft, "ids": [1], "new": 2, "gamma": 1, "top_k": 2}
+    target, draft_model = TableModel(2_000, 1), TableModel(2_000, 1)
+    target.logits = target.logits * 3_000               # the draft model's favourites, and not evenly
+    task = {"target": target, "draft_model": draft_model, "ids": [1], "new": 2, "gamma": 1, "top_k": 2}
     verdict = judge(sampler_with(AS_IT_SHIPS, **task), samples=50, **task)
     assert not verdict.wrong and verdict.distance < 1e-12 and verdict.unit == "total variation"
     wrong = judge(sampler_with(bugs["residual-is-target"], **task), samples=50, **task)

@@ -22,10 +22,10 @@ from nanospec.proof.tables import small_gpt, small_learned
 CPU = torch.device("cpu")
 
 
-def a_pair(draft="gpt", seed=1) -> Pair:
+def a_pair(draft_model="gpt", seed=1) -> Pair:
     target = small_gpt(11, 2, seed).float()
     made = {"gpt": lambda: small_gpt(11, 1, 2).float(), "mlp": lambda: small_learned("mlp", target).float(),
-            "none": lambda: None}[draft]()
+            "none": lambda: None}[draft_model]()
     return Pair(target, made, None)
 
 
@@ -59,13 +59,13 @@ def changed(how):
 
 PARTS = {
     "the target": with_pair(seed=3), "the draft model": with_pair("mlp"), "no draft model": with_pair("none"),
-    "a single weight": changed(lambda pair: next(pair.draft.parameters()).data[0, :1].add_(1)),
+    "a single weight": changed(lambda pair: next(pair.draft_model.parameters()).data[0, :1].add_(1)),
     "the machine": patched("nanospec.cli.chosen.machine", lambda: "another"),
     "torch's version": patched("torch.__version__", "9.9.9"),
     "torch's threads": patched("torch.get_num_threads", lambda: 7),
     "device": another(device="cuda:1"), "dtype": another(dtype="float32"), "threads": another(threads=2),
     "the target's data type": changed(lambda pair: pair.target.bfloat16()),
-    "the draft model's data type": changed(lambda pair: pair.draft.bfloat16()),
+    "the draft model's data type": changed(lambda pair: pair.draft_model.bfloat16()),
     "the target's layout": changed(lambda pair: set_up(pair.target, Tuning(torch.float32, 1, 1))),
     "this package's version": patched("nanospec.files.earlier.metadata.version", lambda name: "9.9.9")}
 
@@ -112,7 +112,7 @@ def test_what_costs_and_trees_depend_on(monkeypatch, drafter, changes):
     def start(prompts=([1, 2, 3], [1, 2]), most=3, **settings) -> int:
         measured.clear()
         pair = a_pair()
-        options = options_of(pair.target, pair.draft, prompts, [drafter], {}, most, keeping(pair, as_asked()),
+        options = options_of(pair.target, pair.draft_model, prompts, [drafter], {}, most, keeping(pair, as_asked()),
                              **SETTINGS | settings)
         if drafter == "goodput":
             assert options["costs"]() == (.25, {2: 1.5})
@@ -163,25 +163,25 @@ def test_threads_that_are_asked_for_are_the_only_ones_tried(tried):
         assert tried[-1 - measure][1] == [2] and torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("draft", ["gpt", "mlp", "none"])
-def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch, draft):
+@pytest.mark.parametrize("draft_model", ["gpt", "mlp", "none"])
+def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch, draft_model):
     """The draft model's own tuning where it was measured with care, else the target's."""
-    first, pair = a_pair(draft), a_pair(draft)
+    first, pair = a_pair(draft_model), a_pair(draft_model)
     monkeypatch.setattr(chosen, "fastest", lambda *_, **__: Tuning(torch.bfloat16, 1, 0))
     words = tuned(first, as_asked(), keeping(first, as_asked()))
     monkeypatch.setattr(chosen, "fastest", None)
     assert tuned(pair, as_asked(), keeping(pair, as_asked())) == words
-    assert words == "cpu, 1 thread; target in bfloat16" + ", draft in bfloat16" * (draft != "none")
+    assert words == "cpu, 1 thread; target in bfloat16" + ", draft model in bfloat16" * (draft_model != "none")
     for model in [*first[:2], *pair[:2]]:
         assert model is None or tuning_of(model) == (torch.bfloat16, 1, 0)
 
-    def careful(target, draft, *_, **__):
+    def careful(target, draft_model, *_, **__):
         set_up(target, Tuning(torch.float32, 1, 0))
-        if draft is not None:
-            set_up(draft, Tuning(torch.bfloat16, 1, 0))
+        if draft_model is not None:
+            set_up(draft_model, Tuning(torch.bfloat16, 1, 0))
 
     monkeypatch.setattr(chosen, "autotune", careful)
     for asked in as_asked(measure=True), as_asked():
-        pair = a_pair(draft)
+        pair = a_pair(draft_model)
         words = tuned(pair, asked, keeping(pair, asked))
-        assert words == "cpu, 1 thread; target in float32" + ", draft in bfloat16" * (draft != "none")
+        assert words == "cpu, 1 thread; target in float32" + ", draft model in bfloat16" * (draft_model != "none")

@@ -30,7 +30,7 @@ def patient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def hf(transformers):
-    """A target and a draft of 8 tokens, another pair of 32: random Llamas in float64, the draft a noisy copy."""
+    """A target and a draft model of 8 tokens, another pair of 32: random Llamas in float64, the second a noisy copy."""
     pairs = []
     with torch.random.fork_rng(devices=[]):
         for vocab_size in 8, 32:
@@ -41,17 +41,17 @@ def hf(transformers):
                 eos_token_id=2))
             for weight in target.parameters():
                 weight.data *= 20.0 if weight.dim() == 2 else 1.0
-            draft = deepcopy(target)
+            draft_model = deepcopy(target)
             torch.manual_seed(9)
-            for weight in draft.parameters():
+            for weight in draft_model.parameters():
                 weight.data += 0.12 * torch.randn_like(weight) if weight.dim() == 2 else 0.0
-            pairs += [target.double().eval(), draft.double().eval()]
+            pairs += [target.double().eval(), draft_model.double().eval()]
     return pairs
 
 
-def verdict_on(target, draft=None, ids=(1, 4), new=3, gamma=2, samples=40, lookup=None, **settings):
-    sampler = of_transformers(target, ids, new, draft, gamma, lookup, **settings)
-    return judge(sampler, recomputed(target), draft and recomputed(draft), ids, new, gamma, samples,
+def verdict_on(target, draft_model=None, ids=(1, 4), new=3, gamma=2, samples=40, lookup=None, **settings):
+    sampler = of_transformers(target, ids, new, draft_model, gamma, lookup, **settings)
+    return judge(sampler, recomputed(target), draft_model and recomputed(draft_model), ids, new, gamma, samples,
                  tolerance=SINGLE, **settings)
 
 
@@ -300,10 +300,10 @@ def test_functions_are_judged(mine, capsys):
 
 def test_a_bug_of_a_function_is_named(mine, capsys, monkeypatch):
     monkeypatch.setattr(samplers, "OF_A_CHAIN", [bug for bug in OF_A_CHAIN if bug.name in FEW])
-    assert judged(mine, "replaced_from_the_target", "target", "--draft", f"{mine}:draft", "--gamma", "1",
+    assert judged(mine, "replaced_from_the_target", "target", "--draft-model", f"{mine}:draft", "--gamma", "1",
                   "--new", "1") == 1
     assert "2 tokens where 1 were asked" in capsys.readouterr().out
-    assert judged(mine, "replaced_from_the_target", "target", "--draft", f"{mine}:draft", "--gamma", "1") == 1
+    assert judged(mine, "replaced_from_the_target", "target", "--draft-model", f"{mine}:draft", "--gamma", "1") == 1
     assert "It has the distribution of residual-is-target." in capsys.readouterr().out
 
 

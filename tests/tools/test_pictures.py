@@ -22,7 +22,7 @@ from training import learning
 # Figures
 
 # Rows of `bench speed` and of `bench serve`, as far as they are drawn.
-FIELD = [{"drafter": "chain", "draft": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
+FIELD = [{"drafter": "chain", "draft_model": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
           "gamma": 4, "speedup": 1.5}]
 SERVED = [{"rows": count, "method": method, "tokens_per_s": pace} for count, its in {
     1: {"plain": 10, "chain 4": 15, "by-load": 14}, 4: {"plain": 20, "chain 4": 26, "by-load": 27},
@@ -62,8 +62,9 @@ def at_one(axes) -> bool:
 
 def test_methods_in_a_field(drawn):
     """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
-    rows = [{"drafter": drafter, "draft": draft, "rule": "token", "temperature": t, "tokens_per_target_call": tokens,
-             "gamma": gamma, "speedup": gain} for gamma, (drafter, draft, t, tokens, gain) in enumerate((
+    rows = [{"drafter": drafter, "draft_model": draft_model, "rule": "token", "temperature": t,
+             "tokens_per_target_call": tokens,
+             "gamma": gamma, "speedup": gain} for gamma, (drafter, draft_model, t, tokens, gain) in enumerate((
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2)), 4)]
     rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first is not drawn
     left, right = drawn(of_docs.draw_field, rows, "title")
@@ -83,8 +84,8 @@ def test_methods_in_a_field(drawn):
 
 def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
     row, = FIELD
-    axes, = drawn(of_docs.draw_field, [row, row | {"draft": "mlp", "speedup": 1.6},
-                                       row | {"draft": "none", "drafter": "lookup", "speedup": 1.2}], "title")
+    axes, = drawn(of_docs.draw_field, [row, row | {"draft_model": "mlp", "speedup": 1.6},
+                                       row | {"draft_model": "none", "drafter": "lookup", "speedup": 1.2}], "title")
     assert {"gpt", "mlp", "lookup 4"} < {*named(axes)} and "chain 4" not in named(axes)
 
 
@@ -168,8 +169,8 @@ RUN = run_of("abc", PLAIN, [Played(done, coins, *spent) for done, coins, spent i
 
 
 @pytest.fixture
-def by_node():
-    """by_node("...") -> what these lines give back, run after the page's own scripts."""
+def by_nodejs():
+    """by_nodejs("...") -> what these lines give back, run after the page's own scripts."""
     if not shutil.which("node"):
         pytest.skip("no node here")
     html = (page.WEB / "page.html").read_text(encoding="utf-8")
@@ -199,23 +200,23 @@ def test_milliseconds_on_the_page():
 SHOWN = """const out = {};
 for (const id of ["summary", "said", "text", "lanes-note", "place", "bars-note"]) out[id] = byId(id).textContent;
 out.counts = texts(byId("counts"), "dd");
-out.rows = texts(byId("rows"), "button");
+out.nodes = texts(byId("nodes"), "button");
 out.bars = byId("bars").children.map((row) => [row.children[0].textContent, ...texts(row, ".number")]);
 out.lanes = byId("lanes").children.map((lane) => lane.querySelectorAll(".segment").map((it) =>
   [it.textContent, parseFloat(it.style.left), parseFloat(it.style.width)]));
 return out;"""
 
 
-def test_a_round_on_the_page(by_node):
+def test_a_round_on_the_page(by_nodejs):
     """The third: two before it wrote 3 and 1 tokens. Lanes show the rounds from the second on."""
-    shown = by_node("showRound(2);" + SHOWN)
+    shown = by_nodejs("showRound(2);" + SHOWN)
     assert shown["summary"] == ("This run: 10 tokens in 4 target calls, 1.44 times as fast as the target alone (chain "
                                 "3, temperature 0.7; cpu, 1 thread).")
     assert shown["place"] == "3 of 4" and shown["text"] == "abcabz" + "a" + "z" + "abcz"
     assert shown["said"] == "Round 3: 3 draft tokens, 3 accepted. The bonus token is “z”."
     assert shown["counts"] == ["8", "3", "2.67", "5 of 7"]
-    assert shown["rows"] == ["a coin 0.50 < 0.75 accepted", "b coin 0.63 < 0.88 accepted",
-                             "c coin 0.06 < 0.63 accepted", "z bonus, drawn from p_target"]
+    assert shown["nodes"] == ["a coin 0.50 < 0.75 accepted", "b coin 0.63 < 0.88 accepted",
+                              "c coin 0.06 < 0.63 accepted", "z bonus, drawn from p_target"]
     assert shown["bars"][0] == ["z", "1.000"]
     # 2 + 5, 4 + 8 and 1 + 3 ms. Plain steps of 4, 6, 4.5 and 7.2 ms fit into 23.
     assert shown["lanes-note"] == "Rounds 2 to 4, 23 ms: 7 tokens. The target alone writes 4 in this time."
@@ -231,22 +232,22 @@ def test_a_round_on_the_page(by_node):
         (0, 4), (4, 6), (10, 4.5), (14.5, 7.2))]
 
 
-def test_a_rejection_on_the_page(by_node):
-    shown = by_node("showRound(1);" + SHOWN)
+def test_a_rejection_on_the_page(by_nodejs):
+    shown = by_nodejs("showRound(1);" + SHOWN)
     assert shown["said"] == ("Round 2: 2 draft tokens, 0 accepted. “a” is rejected: its coin 0.75 is not below 0.13. "
                              "The replacement is “z”.")
     assert shown["counts"] == ["4", "2", "2.00", "2 of 4"]
-    assert shown["rows"] == ["a coin 0.75 ≥ 0.13 rejected", "b never judged", "z replacement, drawn from the residual"]
+    assert shown["nodes"] == ["a coin 0.75 ≥ 0.13 rejected", "b never judged", "z replacement, drawn from the residual"]
     assert shown["bars"][:2] == [["a", "0.125", "1.000", "0.000"], ["z", "0.875", "0.000", "1.000"]]
     assert shown["bars-note"] == "Threshold: 0.125 / 1.000, at most 1, is 0.125. The coin fell on 0.750: rejected."
-    last = by_node("showRound(3);" + SHOWN)
+    last = by_nodejs("showRound(3);" + SHOWN)
     assert last["said"].endswith("It is not written: the text ends before it.") and last["counts"] == [
         "10", "4", "2.50", "7 of 9"]
 
 
-def test_where_it_loses_the_page_says_how_much_slower(by_node):
+def test_where_it_loses_the_page_says_how_much_slower(by_nodejs):
     slow = RUN | {"numbers": NUMBERS | {"speedup": .8, "busy": True}}
-    assert by_node(SHOWN, slow)["summary"].endswith(
+    assert by_nodejs(SHOWN, slow)["summary"].endswith(
         "1.25 times slower than the target alone (chain 3, temperature 0.7; cpu, 1 thread). The machine was busy then, "
         "so its times are rough.")
 
@@ -275,8 +276,8 @@ def in_units(picture: dict, least: float, most: float):
     return lambda at: (least + (at[0] - 44) / 380 * (most - least), (zero - at[1]) / (zero - height) * one)
 
 
-def test_the_figures_of_the_page_as_measured(by_node):
-    found = by_node(FIGURES)
+def test_the_figures_of_the_page_as_measured(by_nodejs):
+    found = by_nodejs(FIGURES)
     tokens, gain = expected_tokens(.5625, 3), speedup(.5625, 3, .125, 1.375)
     assert found["outputs"] == ["0.56", "3", "0.13", "1.38"]
     assert (found["expected"], found["speedup"]) == (f"{tokens:.2f}", f"{gain:.2f}") == ("2.06", "1.18")
@@ -289,9 +290,9 @@ def test_the_figures_of_the_page_as_measured(by_node):
                                                                          pytest.approx((.5625, 1.4375))]
 
 
-def test_the_figures_of_the_page_with_sliders_moved(by_node):
+def test_the_figures_of_the_page_with_sliders_moved(by_nodejs):
     """The marks of what was measured stay where they are: at the run's alpha, not at the slider's."""
-    found = by_node(MOVED + FIGURES)
+    found = by_nodejs(MOVED + FIGURES)
     gain = speedup(.8, 5, .25, 1.75)
     assert found["outputs"] == ["0.80", "5", "0.25", "1.75"]
     assert (found["expected"], found["speedup"]) == ("3.69", "1.23")
@@ -320,15 +321,15 @@ def test_the_figures_of_the_page_with_sliders_moved(by_node):
         assert [at(place) for place in curve] == [pytest.approx((g, value(g)), abs=.02) for g in range(1, 17)]
 
 
-def test_one_node_on_the_page(by_node):
+def test_one_place_on_the_page(by_nodejs):
     """p_target [.4 .25 .2 .1 .05] and q_draft [.15 .5 .1 .2 .05]: the overlap is .65, what is left [.25 0 .1 0 0]."""
     lines = """return [...["p", "q", "accept", "left", "output"].map((name) => texts(byId(name + "-bars"), ".number")),
         byId("proof").textContent, byId("output-note").textContent];"""
-    p, q, accept, left, output, proof, note = by_node(lines)
+    p, q, accept, left, output, proof, note = by_nodejs(lines)
     assert p == output == ["0.40", "0.25", "0.20", "0.10", "0.05"] and q == ["0.15", "0.50", "0.10", "0.20", "0.05"]
     assert accept == ["0.15", "0.25", "0.10", "0.10", "0.05"] and left == ["0.71", "0.00", "0.29", "0.00", "0.00"]
     assert "accepted with probability beta = 0.65, and replaced with probability 0.35." in proof
     assert note == "accepted + 0.35 · residual; the line is p_target"
-    *_, output, proof, note = by_node("byId('mistake').checked = true; showNode();" + lines)
+    *_, output, proof, note = by_nodejs("byId('mistake').checked = true; showExact();" + lines)
     assert output == ["0.29", "0.34", "0.17", "0.14", "0.07"]
     assert "The output is 0.140 away from p_target" in proof and note.startswith("accepted + 0.35 · p_target")

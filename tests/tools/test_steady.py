@@ -68,8 +68,8 @@ def test_a_model_that_is_not_steady_fails_this_test(ids, monkeypatch):
 @needs_steadiness
 @needs_int8
 def test_a_chain_of_drafts_writes_the_text_of_plain_decoding(ids):
-    target, draft, prompt = quantise(small(1)), small(2, layers=1), ids[0, :180].tolist()
-    rounds = list(speculate(target, ModelDrafter(draft, 4), prompt, 60, temperature=0))
+    target, draft_model, prompt = quantise(small(1)), small(2, layers=1), ids[0, :180].tolist()
+    rounds = list(speculate(target, ModelDrafter(draft_model, 4), prompt, 60, temperature=0))
     assert tokens_of(rounds) == list(generate(target, prompt, 60, temperature=0)) and len(rounds) > 15
 
 

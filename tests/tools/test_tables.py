@@ -66,13 +66,13 @@ def test_a_learned_draft_models_step_is_its_part_of_a_chain(monkeypatch):
     asked = []
     monkeypatch.setattr(clocks, "median_seconds",
                         lambda work, device, repeats, warm_up: asked.append((repeats, warm_up)) or work() or 6.0)
-    draft = small_learned("mlp", small_gpt(5, 2, 1))
-    assert clocks.draft_seconds(draft, context=8, repeats=4, warm_up=3) == 1.5 and asked == [(4, 3)]
+    draft_model = small_learned("mlp", small_gpt(5, 2, 1))
+    assert clocks.draft_seconds(draft_model, context=8, repeats=4, warm_up=3) == 1.5 and asked == [(4, 3)]
 
 
 def test_a_texts_first_two_rounds_are_the_warm_up(clock, monkeypatch):
-    monkeypatch.setattr(clocks, "ModelDrafter", lambda draft, gamma: None)
-    monkeypatch.setattr(clocks, "longest_chain", lambda draft, most: most)
+    monkeypatch.setattr(clocks, "ModelDrafter", lambda draft_model, gamma: None)
+    monkeypatch.setattr(clocks, "longest_chain", lambda draft_model, most: most)
     monkeypatch.setattr(clocks, "target_for", lambda target, drafter: target)
     target = SimpleNamespace(config=SimpleNamespace(context=64))
     for took, found in ([9, 8, 1, 2, 4, 5, 7, 77], 4), ([9, 5], 7):         # of two rounds both count
@@ -91,7 +91,7 @@ def test_costs_are_compared_within_a_turn(monkeypatch):
         return next(queues[size])
 
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens, **more: next_of(tokens, more))
-    monkeypatch.setattr(measuring, "draft_seconds", lambda draft, **more: next_of("draft", more))
+    monkeypatch.setattr(measuring, "draft_seconds", lambda draft_model, **more: next_of("draft", more))
     found = measure_costs("target", "draft", [3, 4], 99, turns=3, temperature=.7)
     assert found == CallCosts(pytest.approx(.2), {3: 1.75, 4: 2.25}, 2.0)
     assert asked == [{"temperature": .7, "context": 99, "repeats": 1, "warm_up": 1}] * 12
@@ -126,7 +126,7 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
         seeds.append((ids, seed))
         return clock.during(*next(rounds))
 
-    def costs(target, draft, sizes, context, **_):
+    def costs(target, draft_model, sizes, context, **_):
         contexts.append((sizes, context))
         return CallCosts(.2, {3: 1.5, 4: 1.75}, 1.0)
 
@@ -146,7 +146,8 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
     assert row["overhead"] == pytest.approx((2 / 1.9 + 1 / 2.35) / 2)
 
 
-ROWS = [{"temperature": t, "draft": "gpt", "drafter": "chain", "gamma": gamma, "rule": "block", "alpha": .614 + t / 100,
+ROWS = [{"temperature": t, "draft_model": "gpt", "drafter": "chain", "gamma": gamma, "rule": "block", "alpha": .614
+         + t / 100,
          "c": .1236, "v": 1.377, "tokens_per_target_call": 2.644, "baseline_tokens_per_s": 1234.4,
          "tokens_per_s": 2345.6,
          "speedup": gain, "predicted_speedup": 1.812, "overhead": 1.073, "busy": False}
@@ -169,7 +170,7 @@ def test_the_table_of_speeds(capsys):
 def test_the_table_of_speeds_of_several_draft_models_or_setups():
     speed.show([ROWS[0] | {"busy": True}], "caption", several=True)
     names, (cells,), caption = shown()
-    assert names[1] == "draft" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
+    assert names[1] == "draft model" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
     assert "overhead" not in names and "This machine is busy" in caption and "more than 1.5 times" in caption
     both = {"baseline_tokens_per_s_eager": 11.4, "baseline_tokens_per_s_compiled": 22.6, "tokens_per_s_eager": 33.4,
             "tokens_per_s_compiled": 44.6}
@@ -283,18 +284,19 @@ def test_the_table_of_requests():
 def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     """by-load believes what rounds were measured to cost, and keeps what it learns of them from turn to turn."""
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
-    pair = SimpleNamespace(target=target, draft="draft")
+    pair = SimpleNamespace(target=target, draft_model="draft")
     monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
-    monkeypatch.setattr(serve, "longest_chain", lambda draft, most: most - 4)           # of 6
+    monkeypatch.setattr(serve, "longest_chain", lambda draft_model, most: most - 4)           # of 6
     monkeypatch.setattr(serve, "method_of", lambda *its, **__: (
         its == (target, "draft", "chain") and SimpleNamespace(name="chain 2", gamma=2, make=lambda: None)))
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
     monkeypatch.setattr(serve, "autotune", lambda *_, **__: "where")
     believed = []
-    monkeypatch.setattr(serve, "WatchedByLoad", lambda draft, costs, most: believed.append((draft, costs, most)))
+    monkeypatch.setattr(serve, "WatchedByLoad",
+                        lambda draft_model, costs, most: believed.append((draft_model, costs, most)))
     table = Costs({1: [1.0, 1.1, 1.25], 4: [2.0, 3.0, 5.0]})
     monkeypatch.setattr(serve, "round_seconds", lambda *_: table)
     turns = iter(range(18))
@@ -333,7 +335,7 @@ def test_rows_of_a_text_that_was_read():
 
 
 def test_the_tables_of_a_text_that_was_read(monkeypatch):
-    pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=4), device="cpu"), draft="draft",
+    pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=4), device="cpu"), draft_model="draft",
                            note="",
                            tokenizer=SimpleNamespace(decode=lambda ids: " a" if ids[0] else "1", begin=[2],
                                                      end_of_text=2))
@@ -345,7 +347,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     monkeypatch.setattr(acceptance, "read_texts", lambda: ([], []))
     monkeypatch.setattr(acceptance, "to_ids", lambda *_: torch.tensor([0, 1, 0, 1, 1, 0, 0, 0, 1]))
     monkeypatch.setattr(acceptance, "setups_of", lambda *_: ([(pair.target, "small", None)], "where"))
-    monkeypatch.setattr(acceptance, "longest_chain", lambda draft, most: 2)
+    monkeypatch.setattr(acceptance, "longest_chain", lambda draft_model, most: 2)
     monkeypatch.setattr(acceptance, "judged", lambda *_: (stood, beta))
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
@@ -384,7 +386,7 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     paces = iter([(2, 1), (6, 1.25), (3, 1), (6, 1.5), (4, 1), (20, 1.75)])
     monkeypatch.setattr(large, "pace", lambda *_: next(paces))
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
-    monkeypatch.setattr(large, "ModelDrafter", lambda draft,
+    monkeypatch.setattr(large, "ModelDrafter", lambda draft_model,
                         gamma: SimpleNamespace(begin=lambda *_: None, read=lambda *_: None, uniforms=gamma,
                                                                                    most=gamma))
     found = large.simulated(target, None, alphas=(.25, .5, .75), gammas=(2,), rows=(4,), context=3)
@@ -398,7 +400,7 @@ def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):
     lengths = []
     monkeypatch.setattr(large, "pace", lambda step, kv_length, *_: lengths.append(kv_length) or (1.0, 1.0))
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=5), device="cpu", new_cache=lambda *_: None)
-    monkeypatch.setattr(large, "ModelDrafter", lambda draft, gamma: SimpleNamespace(
+    monkeypatch.setattr(large, "ModelDrafter", lambda draft_model, gamma: SimpleNamespace(
         begin=lambda *_: None, read=lambda *_: None, uniforms=1, most=gamma))
     large.simulated(target, None, alphas=(.5,), gammas=(1, 3), rows=(2,), context=3, repeats=5)
     assert lengths == [3 + 9 * 4] * 4
@@ -437,8 +439,8 @@ def test_the_limits_of_a_machine(monkeypatch):
     monkeypatch.setattr(machine, "median_seconds", lambda work, where: callable(work) and where is device
                         and next(seconds))
     monkeypatch.setattr(large, "weight_bytes", lambda model: model.bytes)
-    monkeypatch.setattr(large, "measure_costs", lambda target, draft, sizes: CallCosts(
-        draft.bytes / target.bytes, {sizes[0]: 1.5}, 3.0))
+    monkeypatch.setattr(large, "measure_costs", lambda target, draft_model, sizes: CallCosts(
+        draft_model.bytes / target.bytes, {sizes[0]: 1.5}, 3.0))
     found = large.roofline(SimpleNamespace(bytes=4000, device=device, dtype=torch.float32),
                               SimpleNamespace(bytes=1000))
     assert found == {"bytes": 4000, "bandwidth": 2000, "bandwidth_of_512_MiB": 2 ** 27,

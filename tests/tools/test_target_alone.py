@@ -9,13 +9,13 @@ from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure
 from nanospec.files.gguf import load_gguf
 from nanospec.generate import generate
-from nanospec.methods.index import WITHOUT_DRAFT
+from nanospec.methods.index import WITHOUT_DRAFT_MODEL
 from tests.small_gguf import write
 
 pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 WITHOUT = "a.gguf comes without a draft model: {} suffix, which copies from the text"
-NEEDS = f"needs a draft model, and there is none beside this target: {', '.join(WITHOUT_DRAFT)} need none"
+NEEDS = f"needs a draft model, and there is none beside this target: {', '.join(WITHOUT_DRAFT_MODEL)} need none"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def alone(tmp_path, monkeypatch):
     return tmp_path / "a.gguf"
 
 
-@pytest.mark.parametrize("drafter", [None, *WITHOUT_DRAFT])
+@pytest.mark.parametrize("drafter", [None, *WITHOUT_DRAFT_MODEL])
 def test_demo(alone, capsys, drafter):
     named = ["--drafter", drafter] if drafter else []
     json_file = alone.with_suffix(".json")
@@ -45,10 +45,10 @@ def test_demo(alone, capsys, drafter):
 def test_bench(alone, capsys, tmp_path):
     argv = ["--weights", str(alone), "--device", "cpu", "--prompts", "1", "--temperatures", "0", "--gammas", "2",
             "--max-new-tokens", "8", "--json", str(tmp_path / "a.json")]
-    for drafters, names in ([], ["suffix"]), (["--drafters", "all"], WITHOUT_DRAFT):
+    for drafters, names in ([], ["suffix"]), (["--drafters", "all"], WITHOUT_DRAFT_MODEL):
         assert bench.main([*argv, *drafters]) == 0
         rows = json.loads((tmp_path / "a.json").read_text())
-        assert [row["drafter"] for row in rows] == names and {row["draft"] for row in rows} == {"none"}
+        assert [row["drafter"] for row in rows] == names and {row["draft_model"] for row in rows} == {"none"}
         assert (WITHOUT.format("--drafters") in capsys.readouterr().err) == (not drafters)
     assert bench.main(["serve", "--weights", str(alone), "--device", "cpu", "--rows", "1", "--drafters", "lookup",
                        "--gamma", "2", "--max-new-tokens", "8"]) == 0
@@ -57,7 +57,7 @@ def test_bench(alone, capsys, tmp_path):
 
 @pytest.mark.parametrize("main, argv, words", [
     (demo.main, ["--drafter", "chain"], f"--drafter chain {NEEDS}"), (demo.main, ["--compile"], "--compile"),
-    (demo.main, ["--draft", "mlp"], "holds no mlp.pt"),
+    (demo.main, ["--draft-model", "mlp"], "holds no mlp.pt"),
     (bench.main, ["speed", "--drafters", "lookup", "hybrid"], f"--drafters hybrid {NEEDS}"),
     (bench.main, ["serve"], f"--drafters chain {NEEDS}")])
 def test_what_needs_a_draft_model_is_refused_before_a_weight_is_read(alone, monkeypatch, capsys, main, argv, words):

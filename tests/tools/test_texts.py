@@ -22,7 +22,7 @@ from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 SHIPPED = load_pair()
-TARGET, TOKENIZER = SHIPPED.draft, SHIPPED.tokenizer        # small, and trained: sure of some tokens, and of others not
+TARGET, TOKENIZER = SHIPPED.draft_model, SHIPPED.tokenizer      # small, and trained: not equally sure everywhere
 NEW = 32
 PROMPTS = [TOKENIZER.begin + TOKENIZER.encode(text) for text in
            ("if not name:", "def __init__(", "yield from", "raise ValueError(")]        # five tokens each

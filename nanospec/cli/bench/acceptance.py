@@ -2,9 +2,9 @@
 
 The target reads a text, and the draft model reads it too. After every token each says what comes
 next. A draft token in the place of the next token x is accepted with probability sum min(p_target,
-q_draft), over all x. Once it is known that x came out there, it was the draft's with probability
-min(1, q_draft(x) / p_target(x)). From these follow the rounds: where each could begin, and how
-likely. So the expected number of target calls needs no coin.
+q_draft), over all x. Once it is known that x came out there, x was the draft token, and
+accepted, with probability min(1, q_draft(x) / p_target(x)). From these follow the rounds: where
+each could begin, and how likely. So the expected number of target calls needs no coin.
 
 On a text that the target has written this is exact: the expectation over such texts is that of
 decoding. On other texts it is an estimate: they hold tokens that the target would not have chosen.
@@ -37,20 +37,21 @@ from nanospec.theory import acceptance
 WINDOW = 256            # tokens that are read at once; models know nothing of what came before
 
 
-def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, gamma: int = 8,
+def run(text: Path | None = None, draft_model: str = "gpt", temperature: float = 1.0,
+        gamma: int = 8,
         tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu",
         dtype: str = "auto", threads: int | None = None) -> list[dict]:
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
     the standard library. tokens: how many of them are read.
     """
-    pair = read_pair(source_of(weights), device, draft)
-    if pair.draft is None:
+    pair = read_pair(source_of(weights), device, draft_model)
+    if pair.draft_model is None:
         raise RequestError(f"{weights} comes without a draft model: there is nothing that could be "
                            "accepted")
     ids = to_ids(sum(read_texts(text), []) if text else read_texts()[1], pair.tokenizer)
     window = min(WINDOW, pair.target.config.context)
     count = min(len(ids), tokens) // window
-    most = longest_chain(pair.draft, gamma)
+    most = longest_chain(pair.draft_model, gamma)
     if most >= window:
         raise RequestError(f"drafts of {most} tokens have no place in texts of {window}")
     if not count:
@@ -58,7 +59,7 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
     texts = ids[:len(ids) // count * count].view(count, -1)             # from all of it
     first = torch.tensor([opening(pair.tokenizer)] * count, dtype=ids.dtype, device=ids.device)
     texts = torch.cat([first, texts], 1)[:, :window]
-    setups, where = setups_of(pair.target, pair.draft, dtype, threads)
+    setups, where = setups_of(pair.target, pair.draft_model, dtype, threads)
     target, small, _ = setups[-1]
     with announced("reading the text, and measuring what calls cost"):
         stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
@@ -83,7 +84,7 @@ def run(text: Path | None = None, draft: str = "gpt", temperature: float = 1.0, 
 
 
 @torch.inference_mode()
-def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
+def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
            most: int) -> tuple[Tensor, Tensor]:
     """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that
     of token j + 1.
@@ -94,26 +95,30 @@ def judged(target: Any, draft: Any, texts: Tensor, sampling: Callable[[Tensor], 
     """
     J, found = texts.shape[1] - most, []
     for tokens in texts[:, None]:                                               # (1, T)
-        p_target, q_rows = _both(target, draft, tokens, most)
+        p_target, of_places = _both(target, draft_model, tokens, most)
         p_target, x = sampling(p_target[0, :J]), tokens[0, 1:J + 1, None]
         of_text = []
-        for logits in q_rows:
+        for logits in of_places:
             q_draft = sampling(logits[:J])
             beta, p_x = acceptance(p_target, q_draft), p_target.gather(-1, x)[:, 0]
             ratio = (q_draft.gather(-1, x)[:, 0] / p_x).clamp(max=1)
             of_text.append(torch.stack([torch.where(p_x > 0, ratio, beta), beta]))
-        # a GPT has one row for all positions
+        # A GPT answers in the same way wherever in its round it drafts.
         found.append(torch.stack((of_text * most)[:most], 1))
     stood, beta = torch.stack(found, 1).double().cpu()
     return stood, beta
 
 
-def _both(target: Any, draft: Any, tokens: Tensor, most: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """The target's logits (1, T, V), and the draft's (T - most, V) for every place of a round."""
-    if not isinstance(draft, Learned):
-        return target(tokens), iter([draft(tokens)[0]])
-    logits, hidden = target(tokens, layers=draft.layers)
-    answers = whole_texts(draft, tokens, before_tokens(hidden).to(draft.dtype), most)[:, 0]
+def _both(target: Any, draft_model: Any, tokens: Tensor,
+          most: int) -> tuple[Tensor, Iterator[Tensor]]:
+    """Logits of the target (1, T, V), and of the draft model (T - most, V) for each place of a
+    round.
+    """
+    if not isinstance(draft_model, Learned):
+        return target(tokens), iter([draft_model(tokens)[0]])
+    logits, hidden = target(tokens, layers=draft_model.layers)
+    hidden = before_tokens(hidden).to(draft_model.dtype)
+    answers = whole_texts(draft_model, tokens, hidden, most)[:, 0]
     # Answer k of anchor a is for place a + k. No round asks for those of the first k places.
     return logits, (answer.roll(k, 0) for k, answer in enumerate(answers))
 

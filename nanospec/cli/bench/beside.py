@@ -44,7 +44,8 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
 
     def theirs(pair: Pair, request: dict) -> tuple[dict[str, Writer], dict[str, str]]:
         with TemporaryDirectory() as folder:
-            folders = folders_of(pair.target, pair.draft, Path(folder), min(pair.tokenizer.ends))
+            folders = folders_of(pair.target, pair.draft_model, Path(folder),
+                                 min(pair.tokenizer.ends))
             kind = their_dtype(folders[0], pair.target.device, dtype)
             writers = their_writers(folders, kind, pair.target.device, gamma,
                                     request | {"eos_token_id": sorted(pair.tokenizer.ends)})
@@ -55,9 +56,11 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
                      dtype=dtype, threads=threads, others=theirs)
 
 
-def folders_of(target: GPT, draft: Any, out: Path, end: int) -> list[Path]:
-    """The target's folder, as transformers opens it, and that of a draft GPT."""
-    models = {"target": target} | ({"draft": draft} if isinstance(draft, GPT) else {})
+def folders_of(target: GPT, draft_model: Any, out: Path, end: int) -> list[Path]:
+    """The target's folder, as transformers opens it, and the draft model's if it
+    is a GPT.
+    """
+    models = {"target": target} | ({"draft": draft_model} if isinstance(draft_model, GPT) else {})
     for name, model in models.items():
         save_folder(model, out / name, end)
     return [out / name for name in models]
@@ -66,14 +69,14 @@ def folders_of(target: GPT, draft: Any, out: Path, end: int) -> list[Path]:
 def their_writers(folders: Sequence[Path], dtype: torch.dtype, device: torch.device, gamma: int,
                   request: dict) -> dict[str, Writer]:
     """By name. request: max_new_tokens, temperature, and what else `generate` takes."""
-    target, *drafts = (hf_model(folder, dtype, device) for folder in (*folders, *folders[1:]))
+    target, *draft_models = (hf_model(folder, dtype, device) for folder in (*folders, *folders[1:]))
     found = {"transformers": hf_writer(target, **request),
              "transformers, prompt lookup": hf_writer(target, prompt_lookup_num_tokens=gamma,
                                                       **request)}
-    for name, draft in zip(("assisted", "assisted, its defaults"), drafts):
-        found[f"transformers, {name}"] = hf_writer(target, assistant_model=draft, **request)
-    for draft in drafts[:1]:
-        settings = draft.generation_config
+    for name, draft_model in zip(("assisted", "assisted, its defaults"), draft_models):
+        found[f"transformers, {name}"] = hf_writer(target, assistant_model=draft_model, **request)
+    for draft_model in draft_models[:1]:
+        settings = draft_model.generation_config
         settings.num_assistant_tokens, settings.num_assistant_tokens_schedule = gamma, "constant"
         settings.assistant_confidence_threshold = 0.0
     return found

@@ -40,7 +40,7 @@ QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
-    "drafts": dict(choices=["gpt", *LEARNED, "all"], nargs="+", help="draft models"),
+    "draft_models": dict(choices=["gpt", *LEARNED, "all"], nargs="+", help="draft models"),
     "drafters": dict(choices=[*DRAFTERS, "all"], nargs="+", help="drafters"),
     "rules": dict(choices=RULES, nargs="+", help="rules of verification"),
     "gammas": dict(type=GAMMA, nargs="+", metavar="N", help="draft tokens a round"),

@@ -25,7 +25,7 @@ class Turn(NamedTuple):
     took: list[list[list[float]]]
 
 
-def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 256,
+def measure_costs(target: GPT, draft_model: Any, sizes: Iterable[int], context: int = 256,
                   turns: int = 10, **settings) -> CallCosts:
     """What calls on one token and on `sizes` tokens cost. settings: as `step_seconds` takes them.
 
@@ -42,14 +42,15 @@ def measure_costs(target: GPT, draft: Any, sizes: Iterable[int], context: int = 
         for _ in range(turns):
             seconds = step_seconds(target, 1, **timing)
             v = {m: step_seconds(target, m, **timing) / seconds for m in sizes}
-            found.append(CallCosts(draft_seconds(draft, **timing) / seconds, v, seconds))
+            found.append(CallCosts(draft_seconds(draft_model, **timing) / seconds, v, seconds))
             step()
     return CallCosts(median(cost.c for cost in found),
                      {m: median(cost.v[m] for cost in found) for m in sizes},
                      median(cost.seconds for cost in found))
 
 
-def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: Sequence[Method],
+def measure(target: GPT, draft_model: Any, prompts: Sequence[Sequence[int]],
+            methods: Sequence[Method],
             repeats: int = 3, seed: int = 0, max_new_tokens: int = 128, stop: Sequence[int] = (),
             compiler: Callable | None = None, seen: Turn | None = None,
             what: str = "measuring plain decoding and the methods, in turns",
@@ -91,7 +92,8 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
             plain.append(pace)
             of_repeats.append(took)
             sizes = {len(done.tokens) for texts in rounds for text in texts for done in text}
-            costs.append(measure_costs(target, draft, sorted(sizes), context, compiler=compiler,
+            costs.append(measure_costs(target, draft_model, sorted(sizes), context,
+                                       compiler=compiler,
                                        **sampling))
     common = {"device": str(target.device), "dtype": weights_of(target),
               "busy": max(plain) > BUSY * min(plain),
@@ -103,9 +105,10 @@ def measure(target: GPT, draft: Any, prompts: Sequence[Sequence[int]], methods: 
 
 def measure_setups(setups: Sequence[Setup], tokenizer: Any, prompts: Sequence[Sequence[int]],
                    methods: Callable[[Any, Any], Sequence[Method]], **request) -> list[dict]:
-    """The rows of methods(target, draft), the best of each over the setups, with its `text`."""
-    found = [measure(target, draft, prompts, methods(target, draft), compiler=compiler, **request)
-             for target, draft, compiler in setups]
+    """The rows of methods(target, draft_model), each from its best setup, with its `text`."""
+    found = [measure(target, draft_model, prompts, methods(target, draft_model), compiler=compiler,
+                     **request)
+             for target, draft_model, compiler in setups]
     return [row | {"text": tokenizer.decode(tokens_of(rounds))}
             for row, rounds in best_of_each(found)]
 

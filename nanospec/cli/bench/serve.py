@@ -51,30 +51,31 @@ class NoDraft(Drafter):
 
 def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
         drafters: Sequence[str] = ("chain", "by-load"), gamma: int = 4, remember: int = 0,
-        max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft: str = "gpt",
+        max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft_model: str = "gpt",
         weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None) -> list[dict]:
     """A row for each number of rows and each method: plain decoding, and these drafters. by-load
     measures beforehand what rounds cost, and goes on measuring.
     """
     source = source_of(weights)
-    named = chosen_drafters(drafters, source, [draft], "--drafters")
+    named = chosen_drafters(drafters, source, [draft_model], "--drafters")
     check_remember(named, remember)
-    pair = read_pair(source, device, draft)
-    most = longest_chain(pair.draft, MOST)
-    methods = [method_of(pair.target, pair.draft, name, gamma=gamma, remember=remember)
+    pair = read_pair(source, device, draft_model)
+    most = longest_chain(pair.draft_model, MOST)
+    methods = [method_of(pair.target, pair.draft_model, name, gamma=gamma, remember=remember)
                for name in named if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
                   temperature, None, None, seed,
                   max([most, *(method.gamma for method in methods)]))
-    where = autotune(pair.target, pair.draft, dtype, threads, rows=max(rows))
+    where = autotune(pair.target, pair.draft_model, dtype, threads, rows=max(rows))
     makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
     makers |= {method.name: method.make for method in methods}
     if "by-load" in named:
         with announced("measuring what rounds cost"):   # it goes on learning, turn after turn
-            believed = round_seconds(pair.target, pair.draft, sorted({1, *rows}), prompts[0], most)
-        makers["by-load"] = lambda: WatchedByLoad(pair.draft, believed, most)
+            believed = round_seconds(pair.target, pair.draft_model, sorted({1, *rows}), prompts[0],
+                                     most)
+        makers["by-load"] = lambda: WatchedByLoad(pair.draft_model, believed, most)
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
@@ -94,12 +95,13 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     return found
 
 
-def round_seconds(target: GPT, draft, rows: Sequence[int], ids: list[int], most: int) -> Costs:
+def round_seconds(target: GPT, draft_model, rows: Sequence[int], ids: list[int],
+                  most: int) -> Costs:
     """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the
     better counts: what disturbs a step only makes it longer.
     """
     def turn(count: int) -> list[float]:
-        drafters = [NoDraft(), *(ModelDrafter(draft, gamma) for gamma in range(1, most + 1))]
+        drafters = [NoDraft(), *(ModelDrafter(draft_model, gamma) for gamma in range(1, most + 1))]
         return [step_of_server(target, drafter, count, ids) for drafter in drafters]
 
     return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})

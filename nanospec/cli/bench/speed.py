@@ -11,9 +11,9 @@ What stands in the columns:
     theory          the speed-up that alpha, c and v predict
     overhead        the time of a round / the sum of its parts, each measured alone
 
-`--drafters all` takes every drafter that goes with the draft model, `--drafts all` every draft
-model beside the target of --weights. Drafters that copy need no draft model: they run once, beside
-the first one.
+`--drafters all` takes every drafter that goes with the draft model, `--draft-models all` every
+draft model beside the target of --weights. Drafters that copy need no draft model: they run once,
+beside the first one.
 
 --prompts FILE.jsonl asks questions, and has a table of its own, which is explained at the end.
 """
@@ -35,12 +35,13 @@ from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_o
 from nanospec.cli.show.terminal import show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
-from nanospec.files.checkpoint import WEIGHTS, draft_of
+from nanospec.files.checkpoint import WEIGHTS, draft_model_of
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT, Method, method_of, most_drafted
+from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method_of, most_drafted
 
-COLUMNS = {"T": ("temperature", "g"), "draft": ("draft", "s"), "drafter": ("drafter", "s"),
+COLUMNS = {"T": ("temperature", "g"), "draft model": ("draft_model", "s"),
+           "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
            "c": ("c", ".3f"), "v": ("v", ".2f"), "per\ncall": ("tokens_per_target_call", ".2f"),
            "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
@@ -50,7 +51,7 @@ SPARE = ("predicted_speedup", "overhead")       # left out where others need the
 
 
 def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str] = (),
-        drafts: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",),
+        draft_models: Sequence[str] = ("gpt",), rules: Sequence[str] = ("token",),
         gammas: Sequence[int] = (2, 3, 4), shape: Sequence[int] | None = None,
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
@@ -69,54 +70,56 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if asked and compile:
         raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = source_of(weights)
-    if "all" in drafts:
-        files = {draft_of(source, name): name for name in ("gpt", *LEARNED)}        # none twice
-        drafts = [name for file, name in files.items() if file] or ["gpt"]
-    named = chosen_drafters(drafters, source, drafts, "--drafters")
+    if "all" in draft_models:
+        files = {draft_model_of(source, name): name for name in ("gpt", *LEARNED)}  # none twice
+        draft_models = [name for file, name in files.items() if file] or ["gpt"]
+    named = chosen_drafters(drafters, source, draft_models, "--drafters")
     if shape and not any(takes_shape(drafter, shape) for drafter in named):
         raise RequestError("--shape is a tree's, and none of --drafters drafts one of a given "
                            "shape")
     if compile:
         check_fixed(named, rules)
     by_gamma = not shape and any(DRAFTERS[drafter].takes == "gamma" for drafter in named)
-    several = max(map(len, (temperatures, drafts, rules, named))) > 1
+    several = max(map(len, (temperatures, draft_models, rules, named))) > 1
     if answers and (several or by_gamma and len(gammas) > 1):
         raise RequestError("--answers is for one method, of one gamma, at one temperature")
     given = topology_of(shape)
-    pairs = {name: read_pair(source, device, name) for name in drafts}
-    texts, what = prompts_of(pairs[drafts[0]], asked or str(prompts), max_new_tokens)
+    pairs = {name: read_pair(source, device, name) for name in draft_models}
+    texts, what = prompts_of(pairs[draft_models[0]], asked or str(prompts), max_new_tokens)
     drafters_of = {name: [drafter for drafter in named
-                          if drafter not in WITHOUT_DRAFT or name == drafts[0]] for name in pairs}
+                          if drafter not in WITHOUT_DRAFT_MODEL or name == draft_models[0]]
+                   for name in pairs}
 
-    def methods(name: str, options: dict, target: Any, draft: Any) -> list[Method]:
+    def methods(name: str, options: dict, target: Any, draft_model: Any) -> list[Method]:
         """One of each name: some drafters are as long as they are, whatever gamma is."""
         found = {}
         for drafter, gamma, rule in product(drafters_of[name], gammas, rules):
-            most = most_drafted(drafter, draft, gamma)
+            most = most_drafted(drafter, draft_model, gamma)
             try:
-                method = method_of(target, draft, drafter, rule, gamma=most, **options)
+                method = method_of(target, draft_model, drafter, rule, gamma=most, **options)
                 found[method.name] = method
             except RequestError:
                 if "all" not in drafters:       # a stack, for one, goes with no learned draft model
                     raise
         return [*found.values()]
 
-    first = {name: methods(name, given, pair.target, pair.draft) for name, pair in pairs.items()}
+    first = {name: methods(name, given, pair.target, pair.draft_model)
+             for name, pair in pairs.items()}
     for name, pair in pairs.items():
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
                       max((method.gamma for method in first[name]), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
-        setups, where = setups_of(pair.target, pair.draft, dtype, threads, compile)
+        setups, where = setups_of(pair.target, pair.draft_model, dtype, threads, compile)
         for temperature in temperatures:
             request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
-            options = options_of(pair.target, pair.draft, texts, drafters_of[name], given,
+            options = options_of(pair.target, pair.draft_model, texts, drafters_of[name], given,
                                  max(gammas), temperature=temperature)
             made = partial(methods, name, options)
-            eager = made(pair.target, pair.draft)
+            eager = made(pair.target, pair.draft_model)
             if asked:
                 writers = questions.writers_of(pair.target, eager, pair.tokenizer, request)
-                settings = {"weights": source.path.name, "draft": name,
+                settings = {"weights": source.path.name, "draft_model": name,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
                 more, how = others(pair, request) if others else ({}, {})
@@ -124,13 +127,13 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                 rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
                                       answers)
                 continue
-            measure(pair.target, pair.draft, texts[:1], eager, repeats=1,
+            measure(pair.target, pair.draft_model, texts[:1], eager, repeats=1,
                     max_new_tokens=min(16, max_new_tokens), what="warming up")
             measuring = f"measuring {name} and plain decoding at T = {temperature:g}, in turns"
             done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, what=measuring,
                                   **request)
-            rows += [row | {"draft": "none" if row["drafter"] in WITHOUT_DRAFT else name}
-                     for row in done]
+            rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
+                                            else name)} for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     if asked:
         questions.show(rows, f"{caption} at most")
@@ -140,11 +143,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; the best row of each temperature is bold. several: there is more than one draft."""
+    """A table; the best row of each temperature is bold. several: of several draft models."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
     for name, (key, form) in COLUMNS.items():
-        if key in SPARE and (both or several) or key == "draft" and not several:
+        if key in SPARE and (both or several) or key == "draft_model" and not several:
             continue
         if key + "_compiled" in rows[0]:
             columns |= {f"{name}\n{how}": (f"{key}_{how}", form) for how in ("eager", "compiled")}

@@ -59,8 +59,8 @@ class ByLoad(ModelDrafter):
 
     fixed, learns, looks_around, per_row = False, "length", True, ("reader",)
 
-    def __init__(self, draft: Any, seconds: Callable[[int, int], float], most: int = 8):
-        super().__init__(draft, most)
+    def __init__(self, draft_model: Any, seconds: Callable[[int, int], float], most: int = 8):
+        super().__init__(draft_model, most)
         if not callable(seconds):
             raise RequestError("seconds must be a function of rows and gamma, got "
                                f"{one_line(repr(seconds))}")
@@ -116,7 +116,7 @@ class ByLoad(ModelDrafter):
 
 
 def nothing_drafted(text: Text) -> Draft:
-    """Row 0 alone: the round is a step of plain decoding."""
+    """Node 0 alone: the round is a step of plain decoding."""
     last = text.last(1)
     return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
 

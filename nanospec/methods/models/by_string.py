@@ -46,7 +46,7 @@ WIDTH = 256     # a cache's slots are a multiple of it
 
 
 class StringDrafter(CopyingDrafter):
-    """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
+    """gamma tokens of the draft model, a GPT, as a chain of at most gamma of the target's.
 
     kept: of every text what the cache holds. It waits for the device at every draft token, to see
     whether the text has ended.
@@ -54,26 +54,28 @@ class StringDrafter(CopyingDrafter):
 
     needs_draft_model, per_row = True, ("kept",)
 
-    def __init__(self, draft: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any,
+    def __init__(self, draft_model: LanguageModel, draft_tokenizer: Any, target_tokenizer: Any,
                  gamma: int = 4):
-        check_model("the draft model", draft)
-        self.draft, self.most = draft, check_gamma(gamma, "gamma")
+        check_model("the draft model", draft_model)
+        self.draft_model, self.most = draft_model, check_gamma(gamma, "gamma")
         self.draft_tokenizer, self.target_tokenizer = draft_tokenizer, target_tokenizer
         self.kept: dict[int, ReadText] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
-            self.kept[b] = ReadText(self.draft)
+            self.kept[b] = ReadText(self.draft_model)
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """A string, in the target's tokens."""
-        draft, target = self.draft_tokenizer, self.target_tokenizer
+        draft_model, target = self.draft_tokenizer, self.target_tokenizer
         begins = ids[:len(target.begin)] == target.begin
-        read = ([*draft.begin, *translated(ids[len(target.begin):], target, draft)] if begins
-                else translated(ids, target, draft))
-        own = self.kept[b].likeliest(read or [draft.end_of_text], self.most, draft.end_of_text)
-        tokens = translated(own, draft, target)
+        read = ([*draft_model.begin, *translated(ids[len(target.begin):], target, draft_model)]
+                if begins
+                else translated(ids, target, draft_model))
+        own = self.kept[b].likeliest(read or [draft_model.end_of_text], self.most,
+                                     draft_model.end_of_text)
+        tokens = translated(own, draft_model, target)
         tree = Tree(ids[-1])
         tree.extend(0, tokens[:self.most])
         return tree
@@ -94,20 +96,21 @@ def translated(ids: Sequence[int], of: Any, to: Any) -> list[int]:
 class ReadText:
     """What the draft model has read of one text: tokens, and a cache with a slot for each."""
 
-    def __init__(self, draft: LanguageModel):
-        self.draft, self.tokens, self.slots = draft, list[int](), 0
+    def __init__(self, draft_model: LanguageModel):
+        self.draft_model, self.tokens, self.slots = draft_model, list[int](), 0
 
     def likeliest(self, text: list[int], count: int, end: int) -> list[int]:
         """The `count` tokens that follow, each the likeliest one; `end` is the last."""
         if len(text) + count > self.slots:
             self.slots = -(-2 * (len(text) + count) // WIDTH) * WIDTH
-            self.cache, self.tokens = self.draft.new_cache(1, self.slots), []
+            self.cache, self.tokens = self.draft_model.new_cache(1, self.slots), []
         same = next((i for i, pair in enumerate(zip(self.tokens, text[:-1])) if pair[0] != pair[1]),
                     min(len(self.tokens), len(text) - 1))
         self.tokens, new, found = text[:same], text[same:], list[int]()
         while len(found) < count and found[-1:] != [end]:
             self.cache.length[:] = len(self.tokens)
-            logits = self.draft(torch.tensor([new], device=self.draft.device), self.cache,
+            logits = self.draft_model(torch.tensor([new], device=self.draft_model.device),
+                                      self.cache,
                                 len(self.tokens + new))
             self.tokens += new
             new = [int(logits[0, -1].argmax())]

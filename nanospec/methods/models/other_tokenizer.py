@@ -3,7 +3,7 @@
 Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, section 4).
 
     the text     target's tokens    " def" " main" "():", each read as one token of the draft model
-    the draft    its own logits     of what both have, moved to the target's ids; others: -infinity
+    draft model  its own logits     of what both have, moved to the target's ids; others: -infinity
 
 Claim: the text is lossless, whatever the two tables below say.
 Proof. What comes out is a language model over the target's vocabulary, if a strange one. A drafter
@@ -52,87 +52,89 @@ class Tables(NamedTuple):
     read_as: Tensor
 
 
-def tables_of(draft: Any, target: Any, vocab_size: int) -> Tables:
+def tables_of(draft_model: Any, target: Any, vocab_size: int) -> Tables:
     """The tables between two tokenizers of files/, which have `spellings`, the bytes of every id or
     None for no text, `special`, the special tokens by name, and `end_of_text`.
 
     vocab_size: V of the target, which may have ids that are no tokens.
     PairError if not one string is a token of both, or the target's tokenizer has more tokens than
     V.
-    Example: draft's tokens a, b, ab and target's b, a, ba, each with end of text after them: b, a
-    and end of text are shared, ids [0, 1, 3] and own [1, 0, 3], and ba is read as a.
+    Example: the draft model's tokens are a, b, ab, the target's b, a, ba, and end of text comes
+    after them in both. Then b, a and end of text are shared, ids [0, 1, 3] and own [1, 0, 3], and
+    ba is read as a.
     """
     spellings = target.spellings
     if len(spellings) > vocab_size:
         raise PairError(f"the target has {vocab_size} tokens, and its tokenizer {len(spellings)}")
-    of_draft, of_target = ({spelling: token for token, spelling in enumerate(of) if spelling}
-                           for of in (draft.spellings, spellings))
+    of_draft, of_target = (
+        {spelling: token for token, spelling in enumerate(listed) if spelling}
+        for listed in (draft_model.spellings, spellings))
     shared = {of_target[spelling]: of_draft[spelling]
               for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
         raise PairError("the draft model's tokenizer and the target's have no token in common")
-    shared |= {target.special[name]: draft.special[name]
-               for name in target.special.keys() & draft.special.keys()}
+    shared |= {target.special[name]: draft_model.special[name]
+               for name in target.special.keys() & draft_model.special.keys()}
     if all(token == own for token, own in shared.items()):
-        same = {*target.special.values()} & {*draft.special.values()}
+        same = {*target.special.values()} & {*draft_model.special.values()}
         shared |= {token: token for token in same}
-    shared.setdefault(target.end_of_text, draft.end_of_text)
-    read_as = [draft.end_of_text] * vocab_size
+    shared.setdefault(target.end_of_text, draft_model.end_of_text)
+    read_as = [draft_model.end_of_text] * vocab_size
     for token, spelling in enumerate(spellings):
         endings = (spelling[start:] for start in range(len(spelling))) if spelling else ()
         read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft),
-                              shared.get(token, draft.end_of_text))
+                              shared.get(token, draft_model.end_of_text))
     ids = sorted(shared)
-    return Tables(*(torch.tensor(its, device="cpu")
-                    for its in (ids, [shared[token] for token in ids], read_as)))
+    return Tables(*(torch.tensor(table, device="cpu")
+                    for table in (ids, [shared[token] for token in ids], read_as)))
 
 
 class OtherTokenizer(nn.Module):
-    """`draft`, a GPT, as a language model over the target's vocabulary. It stands wherever a draft
-    GPT does.
+    """A GPT, `draft_model`, as a language model over the target's vocabulary. It stands wherever a
+    draft GPT does.
 
     note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the
     tokens that both have are the same ids in both. Then they are of one tokenizer, and only the
-    models have rows for more or fewer. PairError if it has fewer tokens than the tables say.
+    models have weights for more or fewer. PairError if it has fewer tokens than the tables say.
     """
 
     ids: Tensor
     own: Tensor
     read_as: Tensor
 
-    def __init__(self, draft: LanguageModel, tables: Tables):
+    def __init__(self, draft_model: LanguageModel, tables: Tables):
         super().__init__()
-        check_model("the draft model", draft)
-        if int(max(tables.own.max(), tables.read_as.max())) >= draft.config.vocab_size:
-            raise PairError(f"the draft model has {draft.config.vocab_size} tokens, and its "
+        check_model("the draft model", draft_model)
+        if int(max(tables.own.max(), tables.read_as.max())) >= draft_model.config.vocab_size:
+            raise PairError(f"the draft model has {draft_model.config.vocab_size} tokens, and its "
                             "tokenizer more")
-        self.draft: Any = draft
-        self.config = replace(draft.config, vocab_size=len(tables.read_as))
+        self.draft_model: Any = draft_model
+        self.config = replace(draft_model.config, vocab_size=len(tables.read_as))
         for name, table in tables._asdict().items():
-            self.register_buffer(name, table.to(draft.device), persistent=False)
+            self.register_buffer(name, table.to(draft_model.device), persistent=False)
         self.note = "" if tables.ids.equal(tables.own) else (
             f"the draft model has another tokenizer: it drafts the {len(self.ids):,} tokens that "
             f"both have, of the target's {len(self.read_as):,} and its own "
-            f"{draft.config.vocab_size:,}")
+            f"{draft_model.config.vocab_size:,}")
 
     @property
     def device(self) -> torch.device:
-        return self.draft.device
+        return self.draft_model.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.draft.dtype
+        return self.draft_model.dtype
 
     @property
     def tables(self) -> Tables:
         return Tables(self.ids, self.own, self.read_as)
 
     def new_cache(self, rows: int, slots: int) -> Cache:
-        return self.draft.new_cache(rows, slots)
+        return self.draft_model.new_cache(rows, slots)
 
     def forward(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Tensor:
         """As GPT.forward, in the target's ids. It has no hidden states to show."""
-        logits = self.draft(self.read_as[tokens], cache, kv_length, scored=scored, **placing)
+        logits = self.draft_model(self.read_as[tokens], cache, kv_length, scored=scored, **placing)
         never = logits.new_full((*logits.shape[:-1], len(self.read_as)), float("-inf"))
         return never.index_copy(-1, self.ids, logits[..., self.own])
