@@ -53,6 +53,8 @@ class NeverSlower(Drafter):
     """
 
     learns, looks_around, per_row = "length", True, ("drafter",)
+    seconds: float
+    tokens: float
 
     def __init__(self, drafter: Drafter):
         check_has("what is behind the gate", drafter, "a drafter", "propose", "most")
@@ -118,12 +120,12 @@ class NeverSlower(Drafter):
         """The batch is of another size: what was measured means nothing."""
         self.rows, self.plain = rows, deque[float](maxlen=LAST)
         self.mode, self.left, self.pause = "closed", FIRST, PAUSE
+        self.seconds = self.tokens = self.cost = 0.0
 
     def _go_on(self) -> None:
         """The mode is over, and another one begins."""
         if self.mode == "closed":
             self.mode, self.left = "trial", TRIAL
-            self.seconds = self.tokens = self.cost = 0.0
         elif self.mode == "trial" and self._loses(AFTER_TRIAL):
             self._close(self.cost / median(self.plain) / SHARE)
         else:
@@ -132,6 +134,7 @@ class NeverSlower(Drafter):
     def _close(self, pause: float) -> None:
         self.mode, self.left = "closed", min(max(self.pause, int(pause)), LONGEST)
         self.pause = 2 * self.left
+        self.seconds = self.tokens = self.cost = 0.0
 
     def _loses(self, margin: float) -> bool:
         """Whether plain steps write so many times as many tokens a second."""
