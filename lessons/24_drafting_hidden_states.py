@@ -10,7 +10,7 @@
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
 # reads its draft*. The trainings take some seconds on a few thousand tokens, so look at what
-# changes from row to row, and compare the heights with the last row; `python -m training eagle3`
+# changes from line to line, and compare the heights with the last line; `python -m training eagle3`
 # makes a better one, in hours.
 
 # %%
@@ -125,7 +125,7 @@ def straight_line(with_token):
 # output head applied to the prediction.
 
 # %%
-rows, line, lines_alpha = [], {}, {}
+shown, line, lines_alpha = [], {}, {}
 real = target.norm(held_hidden[:, 1:, -1])
 for with_token in 0, 1:
     line[with_token] = straight_line(with_token)
@@ -134,9 +134,9 @@ for with_token in 0, 1:
         q_draft = target.head(predicted).log_softmax(-1)
     left = ((predicted - real) ** 2).sum() / ((real - real.mean((0, 1))) ** 2).sum()
     lines_alpha[with_token] = 1 - total_variation(held_p[:, 1:], q_draft).mean().item()
-    rows.append(["hidden state and token" if with_token else "hidden state alone",
-                 f"{1 - left:.2f}", f"{lines_alpha[with_token]:.2f}"])
-table(["a straight line from", "explained", "alpha"], rows)
+    shown.append(["hidden state and token" if with_token else "hidden state alone",
+                  f"{1 - left:.2f}", f"{lines_alpha[with_token]:.2f}"])
+table(["a straight line from", "explained", "alpha"], shown)
 assert lines_alpha[1] > lines_alpha[0] + .05
 
 # %% [markdown]
@@ -203,7 +203,8 @@ with torch.no_grad():
 
 def show(fall):
     table(["alpha at draft token", "1", "2", "3", "4", "5", "left at 5"], [
-        [name, *(f"{a:.3f}" for a in row), f"{row[4] / row[0]:.0%}"] for name, row in fall.items()])
+        [name, *(f"{a:.3f}" for a in alphas), f"{alphas[4] / alphas[0]:.0%}"]
+        for name, alphas in fall.items()])
 
 
 show(fall)
@@ -233,7 +234,7 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 
 # %%
 def mask_unrolled(places, steps):
-    """Row (k, i) is place i at step k, so are the columns. True: the row attends to the column."""
+    """[(k, i), (l, j)]: does place i at step k attend to place j at step l?"""
     mask = torch.zeros(steps * places, steps * places, dtype=torch.bool)
     for k in range(steps):
         for i in range(places):
@@ -244,8 +245,8 @@ def mask_unrolled(places, steps):
 
 
 grid = mask_unrolled(places=4, steps=3)
-for row, marks in enumerate(grid.tolist()):
-    print(f"step {row // 4}, place {row % 4}: ", "".join(".#"[mark] for mark in marks))
+for number, marks in enumerate(grid.tolist()):
+    print(f"step {number // 4}, place {number % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
 # *Answer:* here a line is a place at a step, and the columns are the places of step 0, then those
@@ -275,7 +276,7 @@ def new_eagle3(unrolled):
 for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
     fall[name] = along(train_layer(new_eagle3(unrolled_steps), texts, steps), judged)
 show(fall)
-left_at_5 = {name: row[4] / row[0] for name, row in fall.items()}
+left_at_5 = {name: line[4] / line[0] for name, line in fall.items()}
 assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
 figures.drafting_hidden_states(grid.tolist(), 4, fall)
 
@@ -318,12 +319,12 @@ def exit_after(depth, steps=60):
 
 
 of = {f"exit after {depth}": (exit_after(depth), depth / L) for depth in (3, 6, 12)}
-of["the draft GPT"], rows = (fall["the draft GPT"][0], 0.11), []
+of["the draft GPT"], lines = (fall["the draft GPT"][0], 0.11), []
 for name, (alpha, c) in of.items():
     gamma = best_gamma(alpha, c, lambda m: 1 + 0.05 * (m - 1))
     gain = speedup(alpha, gamma, c, 1 + 0.05 * gamma)
-    rows.append([name, f"{alpha:.2f}", f"{c:.2f}", gamma, f"{gain:.2f}"])
-table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"], rows)
+    lines.append([name, f"{alpha:.2f}", f"{c:.2f}", gamma, f"{gain:.2f}"])
+table(["drafter", "alpha", "c", "best gamma", "speed-up by the formula"], lines)
 
 # %% [markdown]
 # *Answer:* none is better than the draft GPT. Three of the 24 layers cost about as much as it does,
@@ -374,7 +375,7 @@ def trained_together(weight, steps=160, C=64):
 # %%
 together = {"the layer alone learns": trained_together(0), "both learn": trained_together(0.3)}
 table(["", "the target's own loss", "alpha, draft token 1", "2"],
-      [[name, *(f"{number:.2f}" for number in row)] for name, row in together.items()])
+      [[name, *(f"{number:.2f}" for number in line)] for name, line in together.items()])
 assert all(a < b for a, b in zip(together["the layer alone learns"][1:],
                                  together["both learn"][1:]))
 
@@ -398,7 +399,7 @@ assert all(a < b for a, b in zip(together["the layer alone learns"][1:],
 #
 # 1. Set `eagle.hidden_loss, eagle.token_loss = 0, 1` before `train_layer(eagle, ...)`. What becomes
 #    of draft token 1, and of draft token 5?
-# 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second row is
+# 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second line is
 #    a linear prediction from the token alone. What is the hidden state worth? (Look at this table
 #    only. What follows was made for the better prediction.)
 # 3. Print `mask_unrolled(5, 1)`. Where have you seen this mask before?

@@ -66,12 +66,12 @@ def after_looks(source, looks):
     return alpha_of(p_four, counts).mean().item()
 
 
-rows = []
+lines = []
 for looks in 1, 10, 100:
     of_target, of_people = after_looks(p_four, looks), after_looks(people, looks)
-    rows.append([looks, f"{of_people:.2f}", f"{of_target:.2f}", "1.00"])
-rows.append(["all", f"{alpha_of(p_four, people):.2f}", "1.00", "1.00"])
-table(["looks", "people's tokens", "the target's tokens", "the target's probabilities"], rows,
+    lines.append([looks, f"{of_people:.2f}", f"{of_target:.2f}", "1.00"])
+lines.append(["all", f"{alpha_of(p_four, people):.2f}", "1.00", "1.00"])
+table(["looks", "people's tokens", "the target's tokens", "the target's probabilities"], lines,
       "alpha of what was learnt at one place")
 assert abs(after_looks(p_four, 1) - .365) < .02 and abs(alpha_of(p_four, people) - .8) < 1e-6
 
@@ -178,13 +178,13 @@ BY_HAND = {"forward-kl": forward_kl, "reverse-kl": reverse_kl,
            "total-variation": total_variation, "minus-log-alpha": minus_log_alpha}
 p_three, students = [.6, .3, .1], {"A": [.6, .399, .001], "B": [.4, .4, .2]}
 logs = {name: torch.tensor(q, dtype=torch.float64).log() for name, q in students.items()}
-log_p, rows, prefers = torch.tensor(p_three, dtype=torch.float64).log(), [], {}
+log_p, lines, prefers = torch.tensor(p_three, dtype=torch.float64).log(), [], {}
 for name, loss in BY_HAND.items():
     of = {student: loss(p_three, q) for student, q in students.items()}
     assert all(abs(of[student] - LOSSES[name](log_p, logs[student])) < 1e-12 for student in of)
     prefers[name] = min(of, key=of.get)
-    rows.append([name, f"{of['A']:.3f}", f"{of['B']:.3f}", prefers[name]])
-table(["loss", "of A", "of B", "prefers"], rows)
+    lines.append([name, f"{of['A']:.3f}", f"{of['B']:.3f}", prefers[name]])
+table(["loss", "of A", "of B", "prefers"], lines)
 print(f"alpha: A {1 - total_variation(p_three, students['A']):.3f}, "
       f"B {1 - total_variation(p_three, students['B']):.3f}")
 assert prefers["forward-kl"] == "B" and prefers["total-variation"] == "A"
@@ -222,16 +222,16 @@ def gradient(loss, p_target, q_draft):
 
 places = {"near": ([.5, .3, .2], [.45, .36, .19]), "off": ([.1, .4, .5], [.6, .2, .2]),
           "far off": ([.01, .49, .5], [.998, .001, .001])}
-rows, pull, shown = [], {}, ("forward-kl", "total-variation", "minus-log-alpha")
+lines, pull, shown = [], {}, ("forward-kl", "total-variation", "minus-log-alpha")
 for name, (p, q) in places.items():
     alpha, grads = 1 - total_variation(p, q), {loss: gradient(loss, p, q) for loss in shown}
     pull[name] = {loss: grad.abs().sum().item() for loss, grad in grads.items()}
-    rows.append([name, f"{alpha:.3f}", *(f"{pull[name][loss]:.3f}" for loss in shown)])
+    lines.append([name, f"{alpha:.3f}", *(f"{pull[name][loss]:.3f}" for loss in shown)])
     under = [b < a for a, b in zip(p, q)]                           # the claim, by hand
     q_under = sum(b for b, less in zip(q, under) if less)
     claimed = torch.tensor([b * (less - q_under) for b, less in zip(q, under)])
     assert (grads["total-variation"] + claimed).abs().max() < 1e-6
-table(["the student is", "alpha", *shown], rows, "how strongly each loss pulls")
+table(["the student is", "alpha", *shown], lines, "how strongly each loss pulls")
 assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-kl"]
 
 # %% [markdown]
@@ -260,13 +260,13 @@ def hump(middle, width):
 two_humps = (.6 * hump(11, 2).exp() + .4 * hump(26, 2).exp()).log()
 choices = [(middle / 2, width / 4) for middle in range(80) for width in range(4, 60)]
 tried = torch.stack([hump(*choice) for choice in choices])
-fits, rows, fit_alpha = {}, [], {}
+fits, lines, fit_alpha = {}, [], {}
 for name in "forward-kl", "reverse-kl", "total-variation":
     best = int(LOSSES[name](two_humps, tried).argmin())
     fits[name] = tried[best].exp().tolist()
     fit_alpha[name] = alpha_of(two_humps.exp(), tried[best].exp()).item()
-    rows.append([name, *choices[best], f"{fit_alpha[name]:.3f}"])
-table(["loss", "middle", "width", "alpha"], rows)
+    lines.append([name, *choices[best], f"{fit_alpha[name]:.3f}"])
+table(["loss", "middle", "width", "alpha"], lines)
 assert fit_alpha["total-variation"] > fit_alpha["forward-kl"] + .05
 figures.losses(two_humps.exp().tolist(), fits)
 
@@ -405,15 +405,15 @@ with torch.no_grad():
     p_others = target(others).log_softmax(-1)
 
 # %%
-rows, drift = [], {}
+lines, drift = [], {}
 for name, learns in ("as it was", False), ("trained on what was rejected", True):
     student = trained_student("forward-kl")
     on_code = served(student, tokens[:16], p_target[:16], False)
     alphas = served(student, others, p_others, learns)
     code_after = served(student, tokens[:16], p_target[:16], False)
     drift[name] = [sum(part) / len(part) for part in (on_code, alphas[:4], alphas[-4:], code_after)]
-    rows.append([name, *(f"{alpha:.2f}" for alpha in drift[name])])
-table(["the student is", "code", "docstrings, at first", "at the end", "code, afterwards"], rows)
+    lines.append([name, *(f"{alpha:.2f}" for alpha in drift[name])])
+table(["the student is", "code", "docstrings, at first", "at the end", "code, afterwards"], lines)
 assert drift["as it was"][0] > drift["as it was"][1] + .1
 assert drift["trained on what was rejected"][2] > drift["as it was"][2] + .03
 

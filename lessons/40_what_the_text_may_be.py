@@ -96,13 +96,13 @@ for name, model in (("free", target), ("constrained", Constrained(target, gramma
     print(f"{name:12}", repr(tokenizer.decode(tokens_of(rounds))))
 
 # %% [markdown]
-# ## A mask for each row
+# ## A mask for each node
 #
-# The target scores all rows of a draft in one call, and each row needs a mask of its own: that of
-# the state after the row's own path. After a rejection, the state must again be that of the text,
-# as if there had been no draft. This is easy to get wrong. A change proposed for vLLM gave all rows
-# the mask of row 0, for one kind of grammar (pull request 46272). Another mistake is to advance the
-# state along the draft, and not to take it back.
+# The target scores all nodes of a draft in one call, and each node needs a mask of its own: that of
+# the state after the node's own path. After a rejection, the state must again be that of the text,
+# as if there had been no draft. This is easy to get wrong. A change proposed for vLLM gave all
+# nodes the mask of node 0, for one kind of grammar (pull request 46272). Another mistake is to
+# advance the state along the draft, and not to take it back.
 #
 # We try both on a small grammar of four states over three tokens. `RULES[state][token]` is the next
 # state, and the text begins with token 0. *Guess first:* which of the two mistakes breaks more
@@ -138,7 +138,7 @@ def is_right(tokens, state=BEGIN):
 def constrained_rounds(dice, one_mask=False, rolled_back=True):
     text, state, dice = START, BEGIN, OneRow(dice)
     while len(text) < len(START) + NEW:
-        drafted, states, q = (), [state], []                            # NEW: a state for each row
+        drafted, states, q = (), [state], []                            # NEW: a state for each node
         for _ in range(GAMMA):
             q.append(masked(DRAFT_MODEL, text + drafted, states[-1]))
             drafted += (dice.pick(q[-1]),)
@@ -164,20 +164,20 @@ def one_by_one(dice):
 
 # %%
 right, off = walk(one_by_one)[0], {}
-for name, how in {"each row its own": {}, "row 0's for all rows": {"one_mask": True},
-                  "each row its own, never rolled back": {"rolled_back": False}}.items():
+for name, how in {"each node its own": {}, "node 0's for all nodes": {"one_mask": True},
+                  "each node its own, never rolled back": {"rolled_back": False}}.items():
     found, paths = walk(lambda dice: constrained_rounds(dice, **how))
     broken = sum(weight for tokens, weight in found.items() if not is_right(tokens))
     off[name] = distance(found, right)[1], broken
 table(["the mask", "off from the masked target", "texts that break the grammar"],
       [[name, f"{tv:.1e}", f"{broken:.0%}"] for name, (tv, broken) in off.items()],
       f"{NEW} tokens, every path walked")
-assert off["each row its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.values()][1:])
+assert off["each node its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.values()][1:])
 
 # %% [markdown]
-# *Answer:* one mask for all rows. Only the first is exact. The proof of *Why it is lossless* does
+# *Answer:* one mask for all nodes. Only the first is exact. The proof of *Why it is lossless* does
 # not ask where the two distributions come from, so it holds for masked ones as well. But the
-# target's distribution must have the mask of its own row. With one mask for all, even the target
+# target's distribution must have the mask of its own node. With one mask for all, even the target
 # forgets the grammar after the first draft token, so this mistake breaks the most texts.
 #
 # ## A state for each slot
@@ -213,11 +213,11 @@ assert max(library_off.values()) < 1e-12
 # The copier copies without asking the grammar. A copied token that may not follow has p_target = 0,
 # so it is rejected, and the text is right all the same.
 #
-# ## Must the draft be masked, too?
+# ## Must the draft model be masked, too?
 #
 # Not for exactness. But a draft token that may not follow is a wasted one. Some programs leave the
-# draft as it is, since a mask for each draft step costs time (ollama, pull request 18105). We count
-# with the pair that ships, with five prompts and a record as the pattern.
+# draft model as it is, since a mask for each draft step costs time (ollama, pull request 18105). We
+# count with the pair that ships, with five prompts and a record as the pattern.
 #
 # *Guess first:* under a grammar, does alpha rise or fall if both models are masked? And if the
 # target alone is?
@@ -243,7 +243,7 @@ for name, (writes, drafts) in {"no grammar": (target, draft_model), "both masked
         shown.append([name, temperature, f"{alpha[name, temperature]:.2f}", f"{per_call:.2f}",
                       f"{matches} of {len(done)}", texts[0]])
 table(["grammar", "T", "alpha", "tokens per call", "match", "the first text"],
-      [[*row[:-1], repr(row[-1][:28])] for row in shown])
+      [[*line[:-1], repr(line[-1][:28])] for line in shown])
 
 # %% [markdown]
 # *Answer:* with both masked, alpha rises at T = 1: the mask takes tokens away about which the two
@@ -259,15 +259,16 @@ choice, places = {}, {}
 for name in ("no grammar", "both masked", "the target alone"):
     betas = []
     for done in rounds_of[name, 1]:
-        for row in [0, *done.path][:len(done.tokens) - 1]:
-            if (done.p_target[row] > 0).sum() > 1:
-                betas.append(torch.minimum(done.p_target[row], done.q_draft[row + 1]).sum().item())
+        for node in [0, *done.path][:len(done.tokens) - 1]:
+            if (done.p_target[node] > 0).sum() > 1:
+                p, q = done.p_target[node], done.q_draft[node + 1]
+                betas.append(torch.minimum(p, q).sum().item())
     choice[name], places[name] = mean(betas), len(betas)
 table(["grammar", "alpha where there is a choice", "places"],
       [[name, f"{choice[name]:.2f}", places[name]] for name in choice], "T = 1")
 
 # %% [markdown]
-# Compare the middle row with both masked in the table before: a large part of the rise comes from
+# Compare the middle line with both masked in the table before: a large part of the rise comes from
 # tokens that the grammar has decided. (The places are few, so the figures are rough.) An engine may
 # also write these tokens without asking any model, which is called *jump-forward* decoding. Here
 # they are drafted and accepted.
@@ -301,18 +302,18 @@ figures.what_the_text_may_be(alpha)
 #
 # ## Three things to know
 #
-# 1. A grammar is a table from a state and a token to the next state. Each row of a draft has the
+# 1. A grammar is a table from a state and a token to the next state. Each node of a draft has the
 #    mask of the state after its own path.
 # 2. The state is kept in the token's slot of the cache, so a draft that is thrown away takes its
 #    states with it.
-# 3. The text is exact whether or not the draft is masked. Without a mask for the draft, acceptance
-#    falls below that of free text.
+# 3. The text is exact whether or not the draft model is masked. Without a mask for the draft model,
+#    acceptance falls below that of free text.
 #
 # ## Change this and run again
 #
 # 1. Let `DRAFT_MODEL = TARGET` in the small example. Which of the two mistakes is still seen?
 # 2. Draft without a mask in the small example: `DRAFT_MODEL(torch.tensor([text + drafted]))[0, -1]`
-#    and `.softmax(-1)` in `constrained_rounds`, with `NEW = 3`. Which of the three rows are exact?
+#    and `.softmax(-1)` in `constrained_rounds`, with `NEW = 3`. Which of the three lines are exact?
 # 3. Give the record a name that is nearly free: `"[^"\n]+"`. Does alpha come closer to that of free
 #    text, at both temperatures?
 #

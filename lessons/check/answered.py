@@ -46,7 +46,7 @@ def token(value, vocab_size: int, what: str) -> int:
 
 
 def wholes(value, what: str) -> list[int]:
-    """A row of whole numbers: a list, a tuple, an array or a tensor of one dimension."""
+    """Several whole numbers: a list, a tuple, an array or a tensor of one dimension."""
     plain = _plain(value)
     if not isinstance(plain, list):
         raise Failure(f"{what} must return a list of ints; it returned {value!r:.80}")

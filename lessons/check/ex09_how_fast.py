@@ -69,7 +69,7 @@ def gammas(f) -> list[Seen]:
 
 
 def gammas_by_seed(f) -> list[Seen]:
-    """Other times, other limits from 1 to 40, a draft that costs nothing and one that costs more than the target."""
+    """Other times, other limits from 1 to 40, a draft model that costs nothing and one dearer than the target."""
     draw, found = seeds.chance(109), []
     for most in (1, 2, 5, 12, 40):
         table = [1.0]

@@ -15,8 +15,8 @@ from nanospec.proof.walk import walk
 TOLERANCE = 1e-12       # of right and wrong
 SAME = 1e-9             # of one wrong distribution and another
 SHARE = 0.05            # and they are not the same if they differ by more than this share of the error
-NOISE = 1e-6            # rows that are off by less are not printed beside one that is off by a hundred times as much
-ROWS = 10               # of a table of differences
+NOISE = 1e-6            # lines that are off by less are not printed beside one that is off by a hundred times as much
+LINES = 10              # of a table of differences
 
 
 class Failure(Exception):
@@ -61,19 +61,20 @@ class Seen:
         finite = {key: value for key, value in off.items() if math.isfinite(value)}
         loud = {key: value for key, value in finite.items() if abs(value) >= NOISE or self.greatest() < 100 * NOISE}
         greatest_first = sorted(loud, key=lambda key: -abs(loud[key]))
-        rows = [key for key in off if key in greatest_first[:ROWS]]
+        keys = [key for key in off if key in greatest_first[:LINES]]
         lines = [self.title]
-        if rows:
+        if keys:
             lines.append(f"    {'outcome' * bool(self.paths):<28} {'right':>12} {'yours':>12} {'difference':>12}")
-        for key in rows:
+        for key in keys:
             right, yours = (value if abs(value) > self.tolerance else 0.0
                             for value in (self.expected.get(key, 0.0), self.got.get(key, 0.0)))
             lines.append(f"    {str(key):<28} {right:>12.6g} {yours:>12.6g} {off[key]:>+12.3g}")
-        if len(loud) > len(rows):
-            lines.append(f"    ... and {len(loud) - len(rows)} more")
+        if len(loud) > len(keys):
+            lines.append(f"    ... and {len(loud) - len(keys)} more")
         if len(off) > len(finite):
             lost = [str(key) for key in off if key not in finite]
-            lines.append(f"    no number (nan, inf): {', '.join(lost[:ROWS // 2])}{', ...' * (len(lost) > ROWS // 2)}")
+            more = ", ..." * (len(lost) > LINES // 2)
+            lines.append(f"    no number (nan, inf): {', '.join(lost[:LINES // 2])}{more}")
         if self.paths:
             lines.append(f"    total variation {sum(map(abs, finite.values())) / 2:.3g}, {self.paths:,} "
                          f"path{'s' * (self.paths > 1)} walked")

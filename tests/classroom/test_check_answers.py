@@ -146,8 +146,8 @@ WRONG = [
     (5, counted("return coins[0].long().cumprod(0).sum().repeat(len(coins))"), "first-row-for-all"),
     (5, counted("return coins.to(torch.int8).cumprod(-1).sum(-1, dtype=torch.int8)"), "one-byte"),
     (6, weights("accepted", "accepted", "accepted > 0"), "bonus-whenever-any-is-accepted"),
-    (6, weights("accepted", "min(accepted + 1, len(q_draft) - 1)"), "next-row-of-the-draft"),
-    (6, weights("-1", "-1"), "last-rows"), (6, weights("0", "0"), "first-rows"),
+    (6, weights("accepted", "min(accepted + 1, len(q_draft) - 1)"), "next-place-of-the-draft"),
+    (6, weights("-1", "-1"), "last-places"), (6, weights("0", "0"), "first-places"),
     (7, "def valid_slots(length, gamma, accepted):\n    n = length + min(accepted, gamma - 1)\n    return n, n\n",
      "both-cut-to-the-shorter"),
     (7, "def valid_slots(length, gamma, accepted):\n    n = min(length, 1024) + accepted\n"
@@ -220,7 +220,7 @@ def test_it_points_at_the_whole_function_where_no_line_is_known(told):
     assert "ex10_ngram.py, lines 2 to 8)" in said
 
 
-def test_the_rows_are_told_by_how_many_are_accepted(told):
+def test_the_lines_are_told_by_how_many_are_accepted(told):
     said = told(6, weights("accepted", "max(0, accepted - 1)")).failure[1]
     assert said.startswith("3 tokens, gamma 2, accepted 1, as shares") and "token 0" in said
     said = told(5, counted("return coins.long().sum(-1)")).failure[1]

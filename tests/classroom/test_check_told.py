@@ -125,9 +125,9 @@ def test_what_is_no_solution_is_told_in_a_line(told, text, words):
     (15, changed(15, ("return i, x\n", "return len(drafted) - 1 - drafted[::-1].index(x), x\n")), "a-later-copy"),
     (19, changed(19, ("draft[:, 1:]", "draft")), "last-token-taken-for-a-draft-token"),
     (19, changed(19, ("draft[:, 1:]", "draft[:, :-1]")), "last-token-taken-for-a-draft-token"),
-    *((20, changed(20, ("(row + table[before]).softmax(-1)", sums)), "table-added-to-probabilities") for sums in (
-        "row.softmax(-1) + table[before]", "(row.softmax(-1) + table[before]).clamp(min=0)",
-        "(row.softmax(-1) + table[before]).softmax(-1)"))])
+    *((20, changed(20, ("(own + table[before]).softmax(-1)", sums)), "table-added-to-probabilities") for sums in (
+        "own.softmax(-1) + table[before]", "(own.softmax(-1) + table[before]).clamp(min=0)",
+        "(own.softmax(-1) + table[before]).softmax(-1)"))])
 def test_classic_mistakes_have_names(told, number, source, name):
     """The last two of exercise 8 make two mistakes: the one that is seen first has its name all the same."""
     found = told(number, source)
@@ -209,14 +209,14 @@ def test_an_unfinished_second_function_does_not_hide_the_mistake_in_the_first(to
 # Tables
 
 def test_a_table_keeps_the_order_of_the_tokens():
-    rows = str(seen.Seen("", {0: .5, 1: .1, 2: .1, 3: .3}, {0: .4, 1: .4, 2: .15, 3: .05})).splitlines()[2:]
-    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3"]
+    lines = str(seen.Seen("", {0: .5, 1: .1, 2: .1, 3: .3}, {0: .4, 1: .4, 2: .15, 3: .05})).splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["0", "1", "2", "3"]
     many = seen.Seen("", {i: 0.0 for i in range(20)}, {i: i / 100 for i in range(20)})
-    rows = str(many).splitlines()[2:]
-    assert [int(row.split()[0]) for row in rows[:-1]] == list(range(10, 20)) and "9 more" in rows[-1]
+    lines = str(many).splitlines()[2:]
+    assert [int(line.split()[0]) for line in lines[:-1]] == list(range(10, 20)) and "9 more" in lines[-1]
 
 
-def test_noise_and_nan_are_no_rows():
+def test_noise_and_nan_are_no_lines():
     nan = float("nan")
     found = str(seen.Seen("", {"a": 1e-8, "b": .5, "c": nan}, {"a": 0.0, "b": .1, "c": .9}))
     assert [line.split()[0] for line in found.splitlines()[2:]] == ["b", "no"] and "no number (nan, inf): c" in found

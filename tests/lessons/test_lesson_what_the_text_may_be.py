@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 
@@ -21,13 +21,13 @@ def test_what_the_text_may_be(lesson, exchanged):
             text = before + tokenizer.decode([token])
             goes = text == "[" or bool(re.fullmatch(r"\[(\d+, )*(\d+,?|\d+\])?", text))
             assert (token in names["may"][state]) == goes, (state, text)
-    printed = rows(out, "state ")
+    printed = table_under(out, "state ")
     assert [printed[str(state)][0] for state in range(5)] == [str(len(may)) for may in names["may"]]
 
     # a wrong mask breaks texts, and the library's text is the one by hand
     off = names["off"]
-    assert off["each row its own"][0] < 1e-12 and off["each row its own"][1] == 0
-    assert off["row 0's for all rows"][1] > off["each row its own, never rolled back"][1] > 0.05
+    assert off["each node its own"][0] < 1e-12 and off["each node its own"][1] == 0
+    assert off["node 0's for all nodes"][1] > off["each node its own, never rolled back"][1] > 0.05
     assert max(names["library_off"].values()) < 1e-12
     assert sum(names["right"].values()) == pytest.approx(1) and all(map(names["is_right"], names["right"]))
 
@@ -37,6 +37,6 @@ def test_what_the_text_may_be(lesson, exchanged):
         assert min(alpha["both masked", T], alpha["no grammar", T]) > alpha["the target alone", T]
     assert exchanged or alpha["both masked", 1] > alpha["no grammar", 1]            # two texts say little
     assert choice["both masked"] < alpha["both masked", 1]
-    matched = [row[4].split(" of ") for row in names["shown"]]
+    matched = [line[4].split(" of ") for line in names["shown"]]
     assert all(found == "0" for found, _ in matched[:2]) and all(found == every for found, every in matched[2:])
     assert names["share"] < 0.5 and names["apart"] > 0.1

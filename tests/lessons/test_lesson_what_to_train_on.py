@@ -9,7 +9,7 @@ from shorter import shorter
 from nanospec import Draft
 from nanospec.proof.walk import walk
 from nanospec.speculate import verify
-from tests.printed import rows_of
+from tests.printed import lines_of
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -25,9 +25,9 @@ def test_what_to_train_on(lesson, exchanged):
     p_four, alpha_of = names["p_four"], names["alpha_of"]
     assert (p_four * p_four).sum().item() == pytest.approx(.365)
     assert alpha_of(p_four, names["people"]).item() == pytest.approx(.8)
-    looks = [row for row in rows_of(out, 4) if row[0] in ("1", "10", "100", "all")]
-    assert [float(row[2]) for row in looks] == sorted(float(row[2]) for row in looks)
-    assert all(row[3] == "1.00" for row in looks)
+    looks = [line for line in lines_of(out, 4) if line[0] in ("1", "10", "100", "all")]
+    assert [float(line[2]) for line in looks] == sorted(float(line[2]) for line in looks)
+    assert all(line[3] == "1.00" for line in looks)
 
     # what is drafted is not what is judged further on
     assert names["accepted"] == pytest.approx([.2, .3, 0]) and names["in_text"] == pytest.approx([.6, .4, 0])
@@ -41,7 +41,7 @@ def test_what_to_train_on(lesson, exchanged):
     # the claim: q(j) ([j in U] - q(U)), also by trying; forward KL: q - p
     gradient = names["gradient"]
     for p, q in names["places"].values():
-        p_target, q_draft = (torch.tensor(row, dtype=torch.float64) for row in (p, q))
+        p_target, q_draft = (torch.tensor(part, dtype=torch.float64) for part in (p, q))
         under = (q_draft < p_target).double()
         claimed = q_draft * (under - (q_draft * under).sum())
         assert (gradient("total-variation", p, q) + claimed).abs().max() < 1e-12
@@ -60,7 +60,7 @@ def test_what_to_train_on(lesson, exchanged):
 
     # training helps, whatever the loss
     trained = names["trained"]
-    assert [row for row in rows_of(out, 2) if row[0] in trained] == [
+    assert [line for line in lines_of(out, 2) if line[0] in trained] == [
         [name, f"{alpha:.3f}"] for name, alpha in trained.items()]
     assert min(list(trained.values())[1:]) > trained["untrained"] + .05
 
@@ -68,8 +68,8 @@ def test_what_to_train_on(lesson, exchanged):
     before, after = names["drift"].values()
     assert before[0] == pytest.approx(after[0]) == pytest.approx(before[3])
     assert after[2] > before[2] + .02 and after[3] < before[3]
-    for name, row in names["drift"].items():
-        assert [name, *(f"{alpha:.2f}" for alpha in row)] in rows_of(out, 5)
+    for name, line in names["drift"].items():
+        assert [name, *(f"{alpha:.2f}" for alpha in line)] in lines_of(out, 5)
 
 
 def moved(p_target, q_draft, step=1e-6):
