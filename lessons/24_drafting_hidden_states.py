@@ -10,8 +10,8 @@
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
 # reads its draft*. The trainings take some seconds on a few thousand tokens, so the heights are
-# low, and what counts is how they change from line to line. A layer of this kind that was trained for
-# hours, `prefix`, stands in the last line.
+# low, and what counts is how they change from line to line. A layer of this kind that was trained
+# for hours, `prefix`, stands in the last line.
 
 # %%
 import torch
