@@ -98,7 +98,7 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     count = torch.get_num_threads()
     words = (f"{pair.target.device}, {count} thread{'s' * (count > 1)}; target in "
              f"{described(models[0])}")
-    return words + "".join(f", draft in {described(model)}" for model in models[1:])
+    return words + "".join(f", draft model in {described(model)}" for model in models[1:])
 
 
 class Chosen:

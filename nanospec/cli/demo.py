@@ -28,7 +28,7 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import Turn, busy, measure_setups
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.quantities import cost_of_round, per_second, rows_of_call
+from nanospec.cli.quantities import cost_of_round, per_second, tokens_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
 from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
@@ -189,8 +189,8 @@ class Demo(Chosen):
             return Text(f"Temperature {temperature:g}: both texts are the same, token for token.",
                         "dim")
         if temperature:
-            return Text("The two texts differ because each was drawn with coins of its own. Their "
-                        "distribution is the same.", "dim")
+            return Text("The two texts differ because each was drawn with random numbers of its "
+                        "own. Their distribution is the same.", "dim")
         target = self.setups[-1].target                     # it wrote them
         with torch.inference_mode():
             logits = target(torch.tensor([self.ids + plain[:at]], device=target.device))
@@ -218,22 +218,22 @@ def describe(row: dict, name: str, how: str) -> Group:
     counts = f"{row['accepted']} of {row['drafted']} draft tokens accepted"
     if chain:
         counts = f"{expected_tokens(row['alpha'], row['gamma']):.2f} by Eq. 1; " + counts
-    size, steps = f"{rows_of_call(row):.3g}", "gamma" if chain else f"{row['steps']:.3g}"
-    rows = [("alpha", f"{row['alpha']:.3f}",
-             "mean of sum min(p_target, q_draft) where the draft was judged"),
-            ("c", f"{row['c']:.3f}", "one draft step / one target step"),
-            ("v", f"{row['v']:.3f}", f"one target call on {size} tokens / on one"),
-            ("tokens per target call", f"{brings:.2f}", counts),
-            ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
-             how + eager("baseline_tokens_per_s")),
-            ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
-             f"{name}, temperature {row['temperature']:g}" + eager("tokens_per_s")),
-            ("speed-up", f"{faster:.2f}",
-             f"{row['predicted_speedup']:.2f} predicted: tokens per call / ({steps} c + v)")]
+    size, steps = f"{tokens_of_call(row):.3g}", "gamma" if chain else f"{row['steps']:.3g}"
+    lines = [("alpha", f"{row['alpha']:.3f}",
+              "mean of sum min(p_target, q_draft) where a draft token was judged"),
+             ("c", f"{row['c']:.3f}", "one draft step / one target step"),
+             ("v", f"{row['v']:.3f}", f"one target call on {size} tokens / on one"),
+             ("tokens per target call", f"{brings:.2f}", counts),
+             ("tokens/s, target alone", f"{row['baseline_tokens_per_s']:,.0f}",
+              how + eager("baseline_tokens_per_s")),
+             ("tokens/s, speculative", f"{row['tokens_per_s']:,.0f}",
+              f"{name}, temperature {row['temperature']:g}" + eager("tokens_per_s")),
+             ("speed-up", f"{faster:.2f}",
+              f"{row['predicted_speedup']:.2f} predicted: tokens per call / ({steps} c + v)")]
     if faster > 1:
         verdict = f"Speculation wins here: {faster:.2f} times as fast."
     else:
         verdict = (f"Speculation loses here: {1 / faster:.2f} times slower. A round takes as long "
                    f"as {cost_of_round(row):.2f} tokens of the target alone and brings "
                    f"{brings:.2f}. `nanospec why` names what to change first.")
-    return Group(table(rows), Text(verdict, "bold").append(busy([row]), "yellow"))
+    return Group(table(lines), Text(verdict, "bold").append(busy([row]), "yellow"))

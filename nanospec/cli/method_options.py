@@ -21,8 +21,8 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
 from nanospec.speculate import speculate
 
-CHILDREN = 4                    # of a row, at most, in the trees that are compared
-SIZES = range(2, 13)            # rows of these trees
+CHILDREN = 4                    # of a node, at most, in the trees that are compared
+SIZES = range(2, 13)            # nodes of these trees
 TURNS = 10                      # in which calls' costs are measured
 Keep = Callable[..., Any]
 """(what, find, **about) -> what find() returned, now or earlier, as JSON has it."""
@@ -116,10 +116,10 @@ def takes_shape(drafter: str, branches: Sequence[Any]) -> bool:
 
 
 def topology_of(branches: Sequence[int | Topology | dict[str, int]] | None) -> dict:
-    """The option for a tree whose rows at depth d have branches[d] children, or a whole one; {}
+    """The option for a tree whose nodes at depth d have branches[d] children, or a whole one; {}
     where none is given.
 
-    RequestError if it has more rows than can be verified. They are counted before they are built.
+    RequestError if it has more nodes than can be verified. They are counted before they are built.
     """
     counts = [branch for branch in branches or () if isinstance(branch, int)]
     whole: list[Any] = [branch for branch in branches or () if not isinstance(branch, int)]
@@ -157,4 +157,4 @@ def measure_accepted(target: GPT, draft_model: Any, prompts: Iterable[Sequence[i
     drafter = TreeDrafter(draft_model, shape(CHILDREN))
     paths = [done.path for seed, ids in enumerate(prompts)
              for done in speculate(target, drafter, ids, seed=seed, **settings)]
-    return [sum(row in path for path in paths) / len(paths) for row in range(1, CHILDREN + 1)]
+    return [sum(node in path for path in paths) / len(paths) for node in range(1, CHILDREN + 1)]

@@ -27,7 +27,7 @@ def per_second(count: float, seconds: Iterable[float]) -> float:
     return count / sum(seconds)
 
 
-def rows_of_call(row: Mapping) -> float:
+def tokens_of_call(row: Mapping) -> float:
     """Tokens of a target call, on average: the draft tokens, and the text's last one."""
     return row["drafted"] / row["rounds"] + 1
 
@@ -54,14 +54,14 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     """For the first, second, ... draft token of a round: sum min(p_target, q_draft) wherever one
     was judged.
 
-    They are judged after row 0 and after accepted rows, those that have a child. What is judged
+    They are judged after node 0 and after accepted nodes, those that have a child. What is judged
     first there is the first child.
     """
     found = []
     for done in rounds:
-        places = [row for row in (0, *done.path) if row in done.parents]
-        first = [done.parents.index(row) for row in places]
-        found.append(acceptance(done.p_target[places], done.q_draft[first]).tolist())
+        nodes = [node for node in (0, *done.path) if node in done.parents]
+        first = [done.parents.index(node) for node in nodes]
+        found.append(acceptance(done.p_target[nodes], done.q_draft[first]).tolist())
     return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
@@ -73,9 +73,9 @@ class CallCosts:
     v: dict[int, float]
     seconds: float
 
-    def round(self, steps: float, rows: int) -> float:
+    def round(self, steps: float, tokens: int) -> float:
         """So many draft steps and a call on so many tokens, each measured alone; in plain steps."""
-        return steps * self.c + self.v[rows]
+        return steps * self.c + self.v[tokens]
 
     def of(self, done: Round) -> float:
         return self.round(done.steps, len(done.tokens))
@@ -89,7 +89,7 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     each round's seconds. plain: tokens a second of plain decoding.
 
     alpha_by_position: of the first, second, ... draft token of a round. drafted: draft tokens,
-    judged or not; a row that a text lacks is none. accepted: by the rule, also where the text was
+    judged or not; a node that a text lacks is none. accepted: by the rule, also where the text was
     cut before them. emitted: tokens of the texts, whose last rounds are cut at the length asked
     for; tokens per second and per target call count these. overhead: what a round takes over its
     parts, measured in the same repeat; a text's first round reads the prompt and does not count.

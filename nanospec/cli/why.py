@@ -23,7 +23,7 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.quantities import rows_of_call
+from nanospec.cli.quantities import tokens_of_call
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.methods.trees.tree_draft import ancestors_of
 from nanospec.methods.trees.tree_reader import longest_chain
@@ -44,7 +44,7 @@ class Parts:
     """What a round brings and takes, on average, in target steps.
 
     tokens: what it brings; most: if all its draft tokens, of a tree those of its longest path, were
-    accepted. steps: of drafting. rows: tokens of the target's call. overhead: what it takes beyond
+    accepted. steps: of drafting. nodes: tokens of the target's call. overhead: what it takes beyond
     its calls. gamma, v_of: of a chain its draft tokens, and {gamma: v(gamma + 1)} of the lengths to
     compare it with.
     """
@@ -55,7 +55,7 @@ class Parts:
     c: float
     v: float
     overhead: float
-    rows: float
+    nodes: float
     gamma: int = 0
     v_of: dict[int, float] = field(default_factory=dict)
 
@@ -122,13 +122,13 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
     paths = [ancestors_of(torch.tensor([done.parents], device="cpu")).sum(-1).max().item()
              for done in rounds]
     return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
-                 (row["overhead"] - 1) * calls, rows_of_call(row), row["gamma"] if v_of else 0,
+                 (row["overhead"] - 1) * calls, tokens_of_call(row), row["gamma"] if v_of else 0,
                  v_of)
 
 
 def show(row: dict, parts: Parts) -> None:
     """A table: each quantity, here and as GAINS need it. Then both speed-ups, and the advice."""
-    size, alphas = f"{parts.rows:.3g}", row["alpha_by_position"]
+    size, alphas = f"{parts.nodes:.3g}", row["alpha_by_position"]
     values = {"tokens": ("tokens per target call", parts.tokens,
                          f"of {parts.most:.3g} if all were accepted"),
               "alpha": ("alpha", parts.alpha if parts.gamma else None,
@@ -168,7 +168,7 @@ def advice(parts: Parts) -> str:
         words = {
             "tokens": f"Too few draft tokens are accepted: {accepted}, and if all were",
             "c": f"Your draft model is too slow: c is {parts.c:.2f}, and if its steps took no time",
-            "v": f"Your target's calls grow: one on {parts.rows:.3g} tokens takes {parts.v:.2f} "
+            "v": f"Your target's calls grow: one on {parts.nodes:.3g} tokens takes {parts.v:.2f} "
                  "times as long as one on a single token, and if it took as long",
             "overhead": f"A round takes {parts.overhead:.2f} target steps besides its calls, and "
                         "without them"}[first]

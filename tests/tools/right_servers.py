@@ -45,13 +45,13 @@ USUAL = {
     "speculates": None}         # a bug
 
 
-def row_of(model, context):
+def distribution_after(model, context):
     return model.logits[model._hash(context)].softmax(-1).tolist()
 
 
-def processed(row, asked, context, prompt):
+def processed(probs, asked, context, prompt):
     """As vLLM: penalties, temperature, top-k, top-p, min-p."""
-    logits = [math.log(part) for part in row]
+    logits = [math.log(part) for part in probs]
     for token in {*context}:
         logits[token] *= asked["repetition_penalty"] if logits[token] < 0 else 1 / asked["repetition_penalty"]
     for token in {*context[len(prompt):]}:
@@ -71,15 +71,15 @@ def processed(row, asked, context, prompt):
     return [weights[token] / total if token in kept else 0.0 for token in range(V)]
 
 
-def drawn(dice, row):
-    return dice.choices(range(V), row)[0]
+def drawn(dice, probs):
+    return dice.choices(range(V), probs)[0]
 
 
 def speculated(bug, dice, p, q, place, before):
-    """A token by Leviathan's rule with a bug in it. p: of the target, q: of the draft, warped both."""
-    if bug == "the row before" and place:
+    """A token by Leviathan's rule with a bug in it. p: of the target, q: of the draft model, warped both."""
+    if bug == "the node before" and place:
         return drawn(dice, before)
-    if bug == "the bonus token is the draft's" and place % 2:
+    if bug == "the bonus token is the draft model's" and place % 2:
         return drawn(dice, q)
     token = drawn(dice, q)
     coin, ratio = dice.random(), p[token] / q[token] if q[token] else 1.0
@@ -94,7 +94,7 @@ def speculated(bug, dice, p, q, place, before):
 
 
 BUGS = ("all is accepted", "the ratio upside down", "replaced from the target", "replaced by the likeliest",
-        "the row before", "the bonus token is the draft's", "temperature of 2", "one seed for all")
+        "the node before", "the bonus token is the draft model's", "temperature of 2", "one seed for all")
 
 
 class Made:
@@ -115,17 +115,17 @@ class Made:
         seed = 0 if its["speculates"] == "one seed for all" else body["seed"]
         dice, before, ended = random.Random(seed), None, "length"
         for place in range(min(body["max_tokens"], its["most"]) - its["echo"]):
-            row, p = self.rows(context, asked, prompt)
+            probs, p = self.distributions(context, asked, prompt)
             if its["speculates"] == "temperature of 2":
-                tokens.append(drawn(dice, processed(row, asked | {"temperature": 2 * asked["temperature"]}, context,
+                tokens.append(drawn(dice, processed(probs, asked | {"temperature": 2 * asked["temperature"]}, context,
                                                     prompt)))
             elif its["speculates"]:
-                q = processed(row_of(DRAFT_MODEL, context), asked, context, prompt)
+                q = processed(distribution_after(DRAFT_MODEL, context), asked, context, prompt)
                 tokens.append(speculated(its["speculates"], dice, p, q, place, before))
             else:
                 tokens.append(drawn(dice, p))
             before = p
-            tops.append(self.top(row if its["reports"] == "raw" else p, tokens[-1], body.get("logprobs") or 0))
+            tops.append(self.top(probs if its["reports"] == "raw" else p, tokens[-1], body.get("logprobs") or 0))
             context.append(tokens[-1])
             if tokens[-1] == END and its["ends"].startswith("stops"):
                 ended = "stop"
@@ -145,27 +145,27 @@ class Made:
         counts = {"prompt_tokens": read + its["counts"] - 1, "completion_tokens": len(tokens)}
         return {"choices": [choice | {"finish_reason": ended}], "usage": counts}
 
-    def rows(self, context, asked, prompt):
+    def distributions(self, context, asked, prompt):
         """The model's probabilities, and those that are drawn from. Noise is the same for a context at any time."""
         key = (*context, *asked.values())
         if key not in self.known:
-            row = row_of(MODEL, context)
+            probs = distribution_after(MODEL, context)
             if self.is_["noise"]:
-                noise = random.Random(repr(row))
-                row = [part * math.exp(noise.gauss(0, self.is_["noise"])) for part in row]
-                row = [part / sum(row) for part in row]
-            left = [*row[:END], 1e-30] if self.is_["ends"] == "never ends" else row
-            self.known[key] = row, processed(left, asked, context, prompt)
+                noise = random.Random(repr(probs))
+                probs = [part * math.exp(noise.gauss(0, self.is_["noise"])) for part in probs]
+                probs = [part / sum(probs) for part in probs]
+            left = [*probs[:END], 1e-30] if self.is_["ends"] == "never ends" else probs
+            self.known[key] = probs, processed(left, asked, context, prompt)
         return self.known[key]
 
     def name(self, token):
         return f"token_id:{token}" if self.is_["names"] == "ids" else "xy"[token % 2]
 
-    def top(self, row, token, top):
+    def top(self, probs, token, top):
         shape = self.is_["shape"]
-        best = sorted((one for one in range(V) if row[one] > 0), key=lambda one: -row[one])[:min(top, 5)]
+        best = sorted((one for one in range(V) if probs[one] > 0), key=lambda one: -probs[one])[:min(top, 5)]
         if shape == "many":
-            best = sorted(range(V), key=lambda one: -row[one])
+            best = sorted(range(V), key=lambda one: -probs[one])
         if shape == "capped":
             best = best[:2]
         if shape == "drawn last" and token not in best:
@@ -173,8 +173,8 @@ class Made:
         if shape == "drawn added":
             best = [token, *best]
         digits = self.is_["digits"]
-        return {self.name(one): round(math.log(max(row[one], 1e-30)), digits) if digits else
-                math.log(max(row[one], 1e-30)) for one in best}
+        return {self.name(one): round(math.log(max(probs[one], 1e-30)), digits) if digits else
+                math.log(max(probs[one], 1e-30)) for one in best}
 
 
 class Beside:

@@ -108,14 +108,14 @@ P, Q = [.5, .5, 0], [.8, .2, 0]         # sum min(P, Q) = .7
 
 def a_round(accepted: int, drafted: int, emitted: int, p_target=P, q_draft=Q) -> Round:
     """A chain of that many draft tokens, of which some were accepted, cut at `emitted` tokens."""
-    rows = torch.tensor([p_target] * (drafted + 1))
-    q_rows = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
+    after = torch.tensor([p_target] * (drafted + 1))
+    drawn_from = torch.tensor([[0.0] * 3] + [q_draft] * drafted)
     return Round([0] * (drafted + 1), list(range(-1, drafted)), list(range(1, accepted + 1)), 1,
-                 ([0] * accepted + [1])[:emitted], rows, q_rows, drafted)
+                 ([0] * accepted + [1])[:emitted], after, drawn_from, drafted)
 
 
 def test_alpha_of_exactly_zero():
-    """A draft that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
+    """A draft model that the target never agrees with: alpha 0, one token a call, and formulas that bear it."""
     rounds = [a_round(0, 2, 1, [1., 0, 0], [0., 1, 0])]
     assert alpha_of(rounds) == 0
     method, costs = Method("chain", "token", 2, None, None), [CallCosts(.25, {3: 1.5}, 1.0)]
@@ -126,16 +126,16 @@ def test_alpha_of_exactly_zero():
 
 
 def test_alpha_is_that_of_judged_places_and_first_children():
-    """Rows 1 and 2 hang from the root, 3 from row 1, 4 from row 2. Row 2 was accepted, after row 1: the root's first
-    child is row 1, with .7; row 2's is row 4, with .5. Row 4 was rejected, so nothing was judged after it.
+    """Nodes 1 and 2 hang from the root, 3 from node 1, 4 from node 2. Node 2 was accepted, after node 1: the root's
+    first child is node 1, with .7; node 2's is node 4, with .5. Node 4 was rejected, so nothing was judged after it.
     """
     p_target = torch.tensor([P, P, [0, .5, .5], P, P])
     q_draft = torch.tensor([[0.0] * 3, Q, [1., 0, 0], [1., 0, 0], [.5, 0, .5]])
     done = Round([0, 0, 1, 0, 2], [-1, 0, 0, 1, 2], [2], 1, [1, 1], p_target, q_draft, 2)
     assert alpha_of([done]) == pytest.approx((.7 + .5) / 2)
     assert alpha_of([replace(done, path=[])]) == pytest.approx(.7)
-    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # row 4 has no child
-    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # rows it lacks
+    assert alpha_of([replace(done, path=[2, 4])]) == pytest.approx((.7 + .5) / 2)               # node 4 has no child
+    assert alpha_of([replace(done, parents=[-1, 0, -1, -1, -1], path=[1])]) == pytest.approx(.7)    # nodes it lacks
 
 
 # What is measured
@@ -176,7 +176,7 @@ def test_a_busy_machine_is_told(pair, quick, monkeypatch, slow, busy):
 
 
 def test_the_acceptance_vector_counts_which_child_was_accepted():
-    """A draft that is the target has its first child accepted, always; the best tree is then a chain."""
+    """A draft model that is the target has its first child accepted, always; the best tree is then a chain."""
     target = TableModel(4, 3)
     assert measure_accepted(target, target, [[1, 2]], max_new_tokens=20) == [1, 0, 0, 0]
     accepted = measure_accepted(target, TableModel(4, 4), [[1, 2], [0]], max_new_tokens=30, temperature=1.5)
@@ -228,8 +228,8 @@ def test_costs_are_of_calls_after_the_longest_prompt(pair, monkeypatch):
 
 
 def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
-    """Seconds of calls on 2 to 12 rows, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of 96
-    tokens, or what the context of 40 leaves.
+    """Seconds of calls on 2 to 12 tokens, .5 a step; of a draft step, .125; depths of up to six draft steps. Texts of
+    96 tokens, or what the context of 40 leaves.
     """
     asked = []
     monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
@@ -568,7 +568,8 @@ BEFORE_LOADING = [
     (["--rules", "nothing"], "nothing"), (["--dtype", "int4"], "int4"), (["--weights", "nowhere"], "nowhere"),
     (["serve", "--weights", "README.md"], "README.md"), (["--json", "nowhere/a"], "nowhere/a"),
     (["--json", "tests"], "--json"), (["--markdown", "a.txt"], ".md"), (["--figure", "a.png"], "--figure"),
-    (["--draft-model", "gpt"], "--draft-model"), (["--draft-models", "nobody"], "nobody"),
+    (["--draft", "gpt"], "--draft is called --draft-model now"), (["--drafts", "gpt"], "--draft-models now"),
+    (["--draft-models", "nobody"], "nobody"),
     (["serve", "--draft-model", "all"], "all"),
     (["--compile", "--drafters", "all"], "--compile"), (["--compile", "--drafters", "lookup"], "--compile"),
     (["--compile", "--rules", "traversal"], "--compile"),

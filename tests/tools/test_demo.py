@@ -69,7 +69,7 @@ def test_what_it_writes(run, tmp_path, weights):
     for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
-    assert "The two texts differ because each was drawn with coins of its own." in " ".join(out.split())
+    assert "The two texts differ because each was drawn with random numbers of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
     target, draft_model, tokenizer = load_pair(weights, dtype=torch.float64)
     rounds = speculate(target, ModelDrafter(draft_model, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
@@ -420,6 +420,6 @@ def test_the_readmes_picture_says_what_the_program_says():
                                 [1 + (temperature > 0)])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
     said = words_of(console.file.getvalue().splitlines()) - {"waiting"}
-    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft in threads thread"])
+    machine = words_of(["cpu cuda float32 bfloat16 float64 packed from 4 tokens on draft model in threads thread"])
     assert said - words_of(lines) == set()
     assert words_of(lines[below:]) - said - machine == set()

@@ -24,21 +24,21 @@ from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 from tests.tools.right_servers import running
 
-P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))      # of the target, of its draft
+P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))   # target, draft model
 
 
 def completion(body: dict, faulty: bool = False, honest: bool = True, letters: str = "abcdefgh") -> dict:
-    """`max_tokens` letters, each by the row of P of the letter before it. faulty: the first is the draft's, accepted
-    whatever it is. honest: what is reported is P, else what was drawn from.
+    """`max_tokens` letters, each by the distribution in P after the letter before it. faulty: the first is the draft
+    model's, accepted whatever it is. honest: what is reported is P, else what was drawn from.
     """
     made, text, tops = random.Random(body["seed"]), [0], []
     names = [f"token_id:{i}" for i in range(8)] if body.get("return_tokens_as_token_ids") else letters
     for i in range(body["max_tokens"]):
         drawn_from = (Q if faulty and i == 0 else P)[text[-1]]
-        row = P[text[-1]] if honest else drawn_from
+        reported = P[text[-1]] if honest else drawn_from
         text += made.choices(range(8), drawn_from)
-        best = sorted(range(8), key=lambda token: -row[token])[:body.get("logprobs", 1)]
-        tops.append({names[token]: math.log(row[token]) for token in [text[-1], *best]})        # as vLLM orders them
+        best = sorted(range(8), key=lambda token: -reported[token])[:body.get("logprobs", 1)]
+        tops.append({names[token]: math.log(reported[token]) for token in [text[-1], *best]})   # as vLLM orders them
     return {"text": "".join(letters[token] for token in text[1:]),
             "logprobs": {"tokens": [names[token] for token in text[1:]], "top_logprobs": tops}}
 

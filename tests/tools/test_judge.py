@@ -32,7 +32,7 @@ from tests.proof.checks import DRAFT_MODEL, GPT4, GPT_DRAFT_MODEL4, TABLE
 from tests.proof.zoo import ALL_BUGS, ALL_CONTROLS
 
 TASK = {"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3, "gamma": 2, "temperature": 0.7}
-ALONE = {"target": TABLE, "ids": [1], "new": 3, "temperature": 0.7}         # without a draft no name is looked for
+ALONE = {"target": TABLE, "ids": [1], "new": 3, "temperature": 0.7}         # no draft model: no name is looked for
 bugs = {bug.name: bug for bug in ALL_BUGS + ALL_CONTROLS}
 
 
@@ -140,8 +140,8 @@ def test_what_is_compared_with(monkeypatch):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
 
 
-def test_tokens_one_by_one_in_the_order_of_what_the_draft_favours():
-    """By a plain loop: below a token stands what the draft favours less, and the uniforms are not the sampler's."""
+def test_tokens_one_by_one_in_the_order_of_what_the_draft_model_favours():
+    """By a plain loop: below a token stands what the draft model favours less. The uniforms are not the sampler's."""
     drawn, ids, seed, bins = [*product(range(3), repeat=3)] * 2, [1, 0], 7, [0] * 16
     for number, tokens in enumerate(drawn):
         u = np.random.default_rng([63, seed, number]).random(3)
@@ -394,7 +394,7 @@ def test_a_long_run_shows_a_bug_on_the_shipped_pair(real):
 # What is not judged, and what is not walked
 
 def test_probabilities_are_no_logits():
-    """Of target and draft; their logarithms are. A row that does not add up to 1 is one of logits."""
+    """Of target and draft model; their logarithms are. What does not add up to 1 is logits."""
     class Of(TableModel):
         def __init__(self, change):
             super().__init__(3, 8, zeros=0.4)       # as TABLE
@@ -468,7 +468,7 @@ def test_a_walk_that_would_take_too_long_is_not_begun(monkeypatch):
 def test_top_k_counts_in_what_is_walked():
     """In a vocabulary of 2,000, top-k 2: four texts of two tokens, and every path."""
     target, draft_model = TableModel(2_000, 1), TableModel(2_000, 1)
-    target.logits = target.logits * 3_000               # the draft's favourites, and not evenly
+    target.logits = target.logits * 3_000               # the draft model's favourites, and not evenly
     task = {"target": target, "draft_model": draft_model, "ids": [1], "new": 2, "gamma": 1, "top_k": 2}
     verdict = judge(sampler_with(AS_IT_SHIPS, **task), samples=50, **task)
     assert not verdict.wrong and verdict.distance < 1e-12 and verdict.unit == "total variation"

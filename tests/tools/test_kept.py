@@ -171,7 +171,7 @@ def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch
     words = tuned(first, as_asked(), keeping(first, as_asked()))
     monkeypatch.setattr(chosen, "fastest", None)
     assert tuned(pair, as_asked(), keeping(pair, as_asked())) == words
-    assert words == "cpu, 1 thread; target in bfloat16" + ", draft in bfloat16" * (draft_model != "none")
+    assert words == "cpu, 1 thread; target in bfloat16" + ", draft model in bfloat16" * (draft_model != "none")
     for model in [*first[:2], *pair[:2]]:
         assert model is None or tuning_of(model) == (torch.bfloat16, 1, 0)
 
@@ -184,4 +184,4 @@ def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch
     for asked in as_asked(measure=True), as_asked():
         pair = a_pair(draft_model)
         words = tuned(pair, asked, keeping(pair, asked))
-        assert words == "cpu, 1 thread; target in float32" + ", draft in bfloat16" * (draft_model != "none")
+        assert words == "cpu, 1 thread; target in float32" + ", draft model in bfloat16" * (draft_model != "none")

@@ -30,7 +30,7 @@ def patient(monkeypatch):
 
 @pytest.fixture(scope="module")
 def hf(transformers):
-    """A target and a draft of 8 tokens, another pair of 32: random Llamas in float64, the draft a noisy copy."""
+    """A target and a draft model of 8 tokens, another pair of 32: random Llamas in float64, the second a noisy copy."""
     pairs = []
     with torch.random.fork_rng(devices=[]):
         for vocab_size in 8, 32:

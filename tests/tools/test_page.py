@@ -115,17 +115,17 @@ def test_its_numbers_are_the_rounds(drafter):
         assert shown["ms"] == [1.0, 4.0] and shown["written"] == len(done.emitted)
         assert "".join(shown["text"]) == letters(done.emitted)
         left, at = done.p_target[0], 0
-        for row in range(1, len(done.tokens)):
-            if done.parents[row] != at:
-                assert row not in shown["judged"]
+        for node in range(1, len(done.tokens)):
+            if done.parents[node] != at:
+                assert node not in shown["judged"]
                 continue
-            here, x, q_draft = shown["judged"][row], done.tokens[row], done.q_draft[row]
-            u, threshold = it.coins[row - len(done.tokens)]
+            here, x, q_draft = shown["judged"][node], done.tokens[node], done.q_draft[node]
+            u, threshold = it.coins[node - len(done.tokens)]
             assert (here["u"], here["threshold"]) == (pytest.approx(u, abs=1e-4), pytest.approx(threshold, abs=1e-4))
             assert here["threshold"] == pytest.approx(min(1, (left[x] / q_draft[x]).item()), abs=1e-4)
-            accepted = row in done.path
+            accepted = node in done.path
             columns = [left, q_draft] if accepted else [left, q_draft, residual(left, q_draft)]
-            left, at = (done.p_target[row], row) if accepted else (columns[2], at)
+            left, at = (done.p_target[node], node) if accepted else (columns[2], at)
             held_to(here["bars"], columns, {x} if accepted else {x, done.token})
             seen += 1
         held_to(shown["last"]["bars"], [left], {done.token})
@@ -190,8 +190,8 @@ def test_every_control_has_a_name_and_every_id_is_there_once():
 
 
 def test_a_page_of_256_tokens_is_small():
-    """With a vocabulary as large as ours, hardly any acceptance, and trees: many rounds, each with many rows. A quarter
-    of the tokens, and so at most a quarter of a megabyte.
+    """With a vocabulary as large as ours, hardly any acceptance, and trees: many rounds, each with many nodes. A
+    quarter of the tokens, and so at most a quarter of a megabyte.
     """
     played, run = a_run("tree", tokens=64, vocabulary=1024, **topology_of([2, 2, 1, 1]),
                         decode=lambda ids: "\u20ac\u20ac\u20ac" * len(ids))
@@ -277,18 +277,19 @@ def test_going_round_by_round(opened, drafter):
         written, accepted = sum(len(it.emitted) for it in so_far), sum(len(it.path) for it in so_far)
         assert tab.locator("#counts dd").all_inner_texts() == [
             str(written), str(number), f"{written / number:.2f}", f"{accepted} of {drafted * number}"]
-        for row in range(1, drafted + 1):
-            button = tab.locator(f"#rows button[data-row='{row}']")
-            if row not in run["rounds"][number - 1]["judged"]:
+        for node in range(1, drafted + 1):
+            button = tab.locator(f"#nodes button[data-node='{node}']")
+            if node not in run["rounds"][number - 1]["judged"]:
                 assert "never judged" in button.inner_text()
                 continue
-            u, threshold = coins[row - len(done.tokens)]
+            u, threshold = coins[node - len(done.tokens)]
             outcome = button.locator(".outcome").inner_text()
             shown = re.fullmatch(r"coin (\d\.\d\d) (<|≥) (\d\.\d\d) (\w+)", outcome)
-            assert shown[4] == ("accepted" if row in done.path else "rejected") and (shown[2] == "<") == (u < threshold)
+            assert shown[4] == ("accepted" if node in done.path else "rejected")
+            assert (shown[2] == "<") == (u < threshold)
             assert [float(shown[1]), float(shown[3])] == pytest.approx([u, threshold], abs=0.0051)
             button.click()
-            judged = run["rounds"][number - 1]["judged"][row]
+            judged = run["rounds"][number - 1]["judged"][node]
             assert numbers_in(tab, "#bars .number")[:len(judged["bars"][0]) - 1] == pytest.approx(
                 judged["bars"][0][1:], abs=0.00051)
             assert f"{min(1, threshold):.3f}"[:4] in words(tab, "#bars-note")
@@ -296,7 +297,7 @@ def test_going_round_by_round(opened, drafter):
     assert words(tab, "#place") == f"{len(played)} of {len(played)}"
     tab.click("#back")
     assert words(tab, "#place") == f"{len(played) - 1} of {len(played)}"
-    assert tab.locator("#rows ol ol").count() == (drafter == "tree")
+    assert tab.locator("#nodes ol ol").count() == (drafter == "tree")
 
 
 def test_play_and_pause_by_the_keyboard(opened):
@@ -354,10 +355,10 @@ def test_the_measured_point_stands_where_it_was_measured(opened):
         assert (zero - y) / unit == pytest.approx(value) and (x + 7 - 44) / 380 == pytest.approx(NUMBERS["alpha"])
 
 
-def judge_node(tab, p_target: torch.Tensor, q_draft: torch.Tensor) -> None:
+def judge_place(tab, p_target: torch.Tensor, q_draft: torch.Tensor) -> None:
     """All that the third view shows, against Python's."""
     wanted = [p_target, q_draft, p_target.minimum(q_draft), residual(p_target, q_draft), p_target]
-    shown = numbers_in(tab, "#node .number")                    # of the five charts, as they stand
+    shown = numbers_in(tab, "#exact .number")                   # of the five charts, as they stand
     assert shown == pytest.approx(torch.cat(wanted).tolist(), abs=0.0051)
     assert f"beta = {acceptance(p_target, q_draft):.2f}" in words(tab, "#proof")
     assert "The output is p_target" in words(tab, "#proof")
@@ -373,7 +374,7 @@ def after(dist: torch.Tensor, index: int, value: float) -> torch.Tensor:
 def test_dragging_bars_and_what_follows(opened):
     tab = opened(a_run()[1], viewport={"width": 1100, "height": 900})
     p_target, q_draft = torch.tensor([.4, .25, .2, .1, .05]), torch.tensor([.15, .5, .1, .2, .05])
-    judge_node(tab, p_target, q_draft)
+    judge_place(tab, p_target, q_draft)
     well = tab.locator("#q-bars .well").nth(3)
     well.scroll_into_view_if_needed()
     box = well.bounding_box()
@@ -382,15 +383,15 @@ def test_dragging_bars_and_what_follows(opened):
     tab.mouse.move(box["x"] + 9, box["y"] + 0.25 * box["height"], steps=3)
     tab.mouse.up()
     tab.mouse.move(box["x"] + 9, box["y"] + 0.9 * box["height"])                   # let go: nothing moves any more
-    judge_node(tab, p_target, q_draft := after(q_draft, 3, 0.75))
+    judge_place(tab, p_target, q_draft := after(q_draft, 3, 0.75))
     tab.locator("#p-bars .well").nth(0).focus()
     for key, value in ("ArrowUp", .41), ("PageUp", .51), ("ArrowLeft", .5), ("PageDown", .4), ("ArrowDown", .39):
         tab.keyboard.press(key)
-        judge_node(tab, p_target := after(p_target, 0, value), q_draft)
+        judge_place(tab, p_target := after(p_target, 0, value), q_draft)
     tab.keyboard.press("End")                                                       # p_target is certain
-    judge_node(tab, torch.eye(5)[0], q_draft)
+    judge_place(tab, torch.eye(5)[0], q_draft)
     tab.keyboard.press("Home")                                                      # all others were 0: alike
-    judge_node(tab, torch.tensor([0, .25, .25, .25, .25]), q_draft)
+    judge_place(tab, torch.tensor([0, .25, .25, .25, .25]), q_draft)
     tab.click("#alike")
     assert "accepted with probability beta = 1.00" in words(tab, "#proof") and "nothing is left" in words(
         tab, "#left-note")
@@ -405,18 +406,18 @@ def test_the_common_mistake_is_seen(opened):
     assert numbers_in(tab, "#output-bars .number") == pytest.approx(output.tolist(), abs=0.0051)
     assert f"{(output - p_target).abs().sum() / 2:.3f} away from p_target" in words(tab, "#proof")
     tab.click("#again")
-    judge_node(tab, p_target, q_draft)
+    judge_place(tab, p_target, q_draft)
 
 
 def test_what_a_model_wrote_is_shown_and_never_run(opened):
     run = hostile_run()
     tab = opened(run)
     for _ in run["rounds"]:
-        for button in tab.locator("#rows button:enabled").all():
+        for button in tab.locator("#nodes button:enabled").all():
             button.click()
         press(tab, "#next")
     assert tab.evaluate("window.ran") is None and tab.evaluate("document.scripts.length") == 2
-    for selector in ("#text", "#rows", "#bars", "#bars-title", "#said", "#summary", "#command"):
+    for selector in ("#text", "#nodes", "#bars", "#bars-title", "#said", "#summary", "#command"):
         assert "<script>window.ran = 1</script><img src=x onerror=" in words(tab, selector), selector
     assert tab.evaluate("document.images.length") == 0 and tab.evaluate("byId('text').textContent").startswith(
         run["prompt"])
@@ -477,7 +478,7 @@ def contrast(one: str, other: str) -> float:
 
 def test_who_wants_no_motion_sees_none(opened):
     run = a_run()[1]
-    moving = "getComputedStyle(document.querySelector('#rows .row')).animationName"
+    moving = "getComputedStyle(document.querySelector('#nodes .node')).animationName"
     assert opened(run).evaluate(moving) == "none"
     assert opened(run, reduced_motion="no-preference").evaluate(moving) == "appear"
 

@@ -169,8 +169,8 @@ RUN = run_of("abc", PLAIN, [Played(done, coins, *spent) for done, coins, spent i
 
 
 @pytest.fixture
-def by_node():
-    """by_node("...") -> what these lines give back, run after the page's own scripts."""
+def by_nodejs():
+    """by_nodejs("...") -> what these lines give back, run after the page's own scripts."""
     if not shutil.which("node"):
         pytest.skip("no node here")
     html = (page.WEB / "page.html").read_text(encoding="utf-8")
@@ -200,23 +200,23 @@ def test_milliseconds_on_the_page():
 SHOWN = """const out = {};
 for (const id of ["summary", "said", "text", "lanes-note", "place", "bars-note"]) out[id] = byId(id).textContent;
 out.counts = texts(byId("counts"), "dd");
-out.rows = texts(byId("rows"), "button");
+out.nodes = texts(byId("nodes"), "button");
 out.bars = byId("bars").children.map((row) => [row.children[0].textContent, ...texts(row, ".number")]);
 out.lanes = byId("lanes").children.map((lane) => lane.querySelectorAll(".segment").map((it) =>
   [it.textContent, parseFloat(it.style.left), parseFloat(it.style.width)]));
 return out;"""
 
 
-def test_a_round_on_the_page(by_node):
+def test_a_round_on_the_page(by_nodejs):
     """The third: two before it wrote 3 and 1 tokens. Lanes show the rounds from the second on."""
-    shown = by_node("showRound(2);" + SHOWN)
+    shown = by_nodejs("showRound(2);" + SHOWN)
     assert shown["summary"] == ("This run: 10 tokens in 4 target calls, 1.44 times as fast as the target alone (chain "
                                 "3, temperature 0.7; cpu, 1 thread).")
     assert shown["place"] == "3 of 4" and shown["text"] == "abcabz" + "a" + "z" + "abcz"
     assert shown["said"] == "Round 3: 3 draft tokens, 3 accepted. The bonus token is “z”."
     assert shown["counts"] == ["8", "3", "2.67", "5 of 7"]
-    assert shown["rows"] == ["a coin 0.50 < 0.75 accepted", "b coin 0.63 < 0.88 accepted",
-                             "c coin 0.06 < 0.63 accepted", "z bonus, drawn from p_target"]
+    assert shown["nodes"] == ["a coin 0.50 < 0.75 accepted", "b coin 0.63 < 0.88 accepted",
+                              "c coin 0.06 < 0.63 accepted", "z bonus, drawn from p_target"]
     assert shown["bars"][0] == ["z", "1.000"]
     # 2 + 5, 4 + 8 and 1 + 3 ms. Plain steps of 4, 6, 4.5 and 7.2 ms fit into 23.
     assert shown["lanes-note"] == "Rounds 2 to 4, 23 ms: 7 tokens. The target alone writes 4 in this time."
@@ -232,22 +232,22 @@ def test_a_round_on_the_page(by_node):
         (0, 4), (4, 6), (10, 4.5), (14.5, 7.2))]
 
 
-def test_a_rejection_on_the_page(by_node):
-    shown = by_node("showRound(1);" + SHOWN)
+def test_a_rejection_on_the_page(by_nodejs):
+    shown = by_nodejs("showRound(1);" + SHOWN)
     assert shown["said"] == ("Round 2: 2 draft tokens, 0 accepted. “a” is rejected: its coin 0.75 is not below 0.13. "
                              "The replacement is “z”.")
     assert shown["counts"] == ["4", "2", "2.00", "2 of 4"]
-    assert shown["rows"] == ["a coin 0.75 ≥ 0.13 rejected", "b never judged", "z replacement, drawn from the residual"]
+    assert shown["nodes"] == ["a coin 0.75 ≥ 0.13 rejected", "b never judged", "z replacement, drawn from the residual"]
     assert shown["bars"][:2] == [["a", "0.125", "1.000", "0.000"], ["z", "0.875", "0.000", "1.000"]]
     assert shown["bars-note"] == "Threshold: 0.125 / 1.000, at most 1, is 0.125. The coin fell on 0.750: rejected."
-    last = by_node("showRound(3);" + SHOWN)
+    last = by_nodejs("showRound(3);" + SHOWN)
     assert last["said"].endswith("It is not written: the text ends before it.") and last["counts"] == [
         "10", "4", "2.50", "7 of 9"]
 
 
-def test_where_it_loses_the_page_says_how_much_slower(by_node):
+def test_where_it_loses_the_page_says_how_much_slower(by_nodejs):
     slow = RUN | {"numbers": NUMBERS | {"speedup": .8, "busy": True}}
-    assert by_node(SHOWN, slow)["summary"].endswith(
+    assert by_nodejs(SHOWN, slow)["summary"].endswith(
         "1.25 times slower than the target alone (chain 3, temperature 0.7; cpu, 1 thread). The machine was busy then, "
         "so its times are rough.")
 
@@ -276,8 +276,8 @@ def in_units(picture: dict, least: float, most: float):
     return lambda at: (least + (at[0] - 44) / 380 * (most - least), (zero - at[1]) / (zero - height) * one)
 
 
-def test_the_figures_of_the_page_as_measured(by_node):
-    found = by_node(FIGURES)
+def test_the_figures_of_the_page_as_measured(by_nodejs):
+    found = by_nodejs(FIGURES)
     tokens, gain = expected_tokens(.5625, 3), speedup(.5625, 3, .125, 1.375)
     assert found["outputs"] == ["0.56", "3", "0.13", "1.38"]
     assert (found["expected"], found["speedup"]) == (f"{tokens:.2f}", f"{gain:.2f}") == ("2.06", "1.18")
@@ -290,9 +290,9 @@ def test_the_figures_of_the_page_as_measured(by_node):
                                                                          pytest.approx((.5625, 1.4375))]
 
 
-def test_the_figures_of_the_page_with_sliders_moved(by_node):
+def test_the_figures_of_the_page_with_sliders_moved(by_nodejs):
     """The marks of what was measured stay where they are: at the run's alpha, not at the slider's."""
-    found = by_node(MOVED + FIGURES)
+    found = by_nodejs(MOVED + FIGURES)
     gain = speedup(.8, 5, .25, 1.75)
     assert found["outputs"] == ["0.80", "5", "0.25", "1.75"]
     assert (found["expected"], found["speedup"]) == ("3.69", "1.23")
@@ -321,15 +321,15 @@ def test_the_figures_of_the_page_with_sliders_moved(by_node):
         assert [at(place) for place in curve] == [pytest.approx((g, value(g)), abs=.02) for g in range(1, 17)]
 
 
-def test_one_node_on_the_page(by_node):
+def test_one_place_on_the_page(by_nodejs):
     """p_target [.4 .25 .2 .1 .05] and q_draft [.15 .5 .1 .2 .05]: the overlap is .65, what is left [.25 0 .1 0 0]."""
     lines = """return [...["p", "q", "accept", "left", "output"].map((name) => texts(byId(name + "-bars"), ".number")),
         byId("proof").textContent, byId("output-note").textContent];"""
-    p, q, accept, left, output, proof, note = by_node(lines)
+    p, q, accept, left, output, proof, note = by_nodejs(lines)
     assert p == output == ["0.40", "0.25", "0.20", "0.10", "0.05"] and q == ["0.15", "0.50", "0.10", "0.20", "0.05"]
     assert accept == ["0.15", "0.25", "0.10", "0.10", "0.05"] and left == ["0.71", "0.00", "0.29", "0.00", "0.00"]
     assert "accepted with probability beta = 0.65, and replaced with probability 0.35." in proof
     assert note == "accepted + 0.35 · residual; the line is p_target"
-    *_, output, proof, note = by_node("byId('mistake').checked = true; showNode();" + lines)
+    *_, output, proof, note = by_nodejs("byId('mistake').checked = true; showExact();" + lines)
     assert output == ["0.29", "0.34", "0.17", "0.14", "0.07"]
     assert "The output is 0.140 away from p_target" in proof and note.startswith("accepted + 0.35 · p_target")

@@ -27,7 +27,7 @@ def test_paces():
 
 def test_what_a_round_takes():
     row = {"drafted": 9, "rounds": 4, "tokens_per_target_call": 2.5, "speedup": .8}
-    assert quantities.rows_of_call(row) == 3.25 and quantities.cost_of_round(row) == 3.125
+    assert quantities.tokens_of_call(row) == 3.25 and quantities.cost_of_round(row) == 3.125
     assert COSTS.round(2, 3) == pytest.approx(.4 + 1.5)
     assert COSTS.of(ROUNDS[2]) == pytest.approx(.6 + 1.75)
     assert COSTS.of(replace(ROUNDS[2], steps=5)) == pytest.approx(1 + 1.75)     # a draft that was searched for longer
@@ -63,7 +63,7 @@ def test_the_numbers_of_a_method():
     assert row["overhead"] == pytest.approx(each[0])
 
 
-def test_a_row_that_a_text_of_a_batch_lacks_was_not_drafted():
+def test_a_node_that_a_text_of_a_batch_lacks_was_not_drafted():
     lacking = replace(chain([.5, .25, .7], 1), parents=[-1, 0, 1, -1])
     row = numbers_of(METHOD, [[lacking]], [[[5.0]]], COSTS_OF[:1], 1.0)
     assert row["drafted"] == 2 and row["accepted"] == 1

@@ -100,7 +100,7 @@ def described(**more) -> dict[str, str]:
 
 def test_the_table_of_the_demo():
     assert described() == {
-        "alpha": "0.512 mean of sum min(p_target, q_draft) where the draft was judged",
+        "alpha": "0.512 mean of sum min(p_target, q_draft) where a draft token was judged",
         "c": "0.155 one draft step / one target step",
         "v": "1.317 one target call on 3.75 tokens / on one",                           # 11 in 4 rounds, and 1
         "tokens per target call": "2.64 1.91 by Eq. 1; 7 of 11 draft tokens accepted",
@@ -207,7 +207,7 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
 
 # Why
 
-PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, rows=3.7, gamma=3, v_of={3: 1.21})
+PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, nodes=3.7, gamma=3, v_of={3: 1.21})
 
 
 def test_the_table_of_why(capsys):

@@ -17,8 +17,8 @@ NOTHING = torch.empty(0)
 def round_of(written: str | bytes, accepted: int = 0, rejected: bool = False, drafted: bool = True) -> Round:
     """A round that has written these bytes: `accepted` of them were drafted, and one more where one was rejected."""
     emitted = [*(written.encode() if isinstance(written, str) else written)]
-    rows = accepted + rejected if drafted else 0
-    parents = [-1, *range(rows)] + [-1] * (drafted and not rows)
+    count = accepted + rejected if drafted else 0
+    parents = [-1, *range(count)] + [-1] * (drafted and not count)
     return Round([0] * len(parents), parents, list(range(1, accepted + 1)), emitted[-1], emitted, NOTHING, NOTHING, 0)
 
 

@@ -170,7 +170,7 @@ def test_the_table_of_speeds(capsys):
 def test_the_table_of_speeds_of_several_draft_models_or_setups():
     speed.show([ROWS[0] | {"busy": True}], "caption", several=True)
     names, (cells,), caption = shown()
-    assert names[1] == "draft" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
+    assert names[1] == "draft model" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
     assert "overhead" not in names and "This machine is busy" in caption and "more than 1.5 times" in caption
     both = {"baseline_tokens_per_s_eager": 11.4, "baseline_tokens_per_s_compiled": 22.6, "tokens_per_s_eager": 33.4,
             "tokens_per_s_compiled": 44.6}

@@ -28,7 +28,7 @@ def decode(ids):
 def a_round(drafted: str, path: list[int], token: str, parents: list[int] | None = None) -> Round:
     n = len(drafted) + 1
     even = torch.tensor(2.0 ** -16).expand(n, 2 ** 16)
-    accepted = [ord(drafted[row - 1]) for row in path]
+    accepted = [ord(drafted[node - 1]) for node in path]
     return Round([0, *map(ord, drafted)], parents or list(range(-1, n - 1)), path, ord(token), accepted + [ord(token)],
                  even, even, n - 1)
 
@@ -154,11 +154,11 @@ def test_a_row_that_a_text_lacks_is_not_shown():
 
 def test_what_a_sibling_is_judged_by():
     """p_target [.2, .8], two children drawn from [.5, .5]: when the first, token 0, is rejected, [0, 1] is left."""
-    rows = torch.tensor([[.2, .8], [.3, .7], [.4, .6]])
+    p_target = torch.tensor([[.2, .8], [.3, .7], [.4, .6]])
     q_draft = torch.tensor([[0, 0], [.5, .5], [.5, .5]])
-    by = judged(Round([0, 0, 1], [-1, 0, 0], [2], 0, [1, 0], rows, q_draft, 1))
-    assert torch.equal(by[1], rows[0]) and torch.equal(by[2], torch.tensor([0., 1.]))
-    assert list(judged(Round([0, 0, 1], [-1, 0, 1], [], 0, [0], rows, q_draft, 2))) == [1]
+    by = judged(Round([0, 0, 1], [-1, 0, 0], [2], 0, [1, 0], p_target, q_draft, 1))
+    assert torch.equal(by[1], p_target[0]) and torch.equal(by[2], torch.tensor([0., 1.]))
+    assert list(judged(Round([0, 0, 1], [-1, 0, 1], [], 0, [0], p_target, q_draft, 2))) == [1]
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -168,10 +168,10 @@ def test_every_coin_says_what_the_round_did(name):
     for done in method_of(target, draft_model, name, gamma=4).run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=24, dice=dice):
         text = printed(lambda console: step_text(1, done, dice.coins, decode), 200)
         assert ("bonus, drawn" in text) != ("residual distribution" in text)
-        for row, p_target in judged(done).items():
-            u, probability = dice.coins[row - len(done.tokens)]     # the last ones: a stack has thrown some before
-            ratio = (p_target[done.tokens[row]] / done.q_draft[row, done.tokens[row]]).item()
-            assert (u < probability) == (row in done.path) and probability == pytest.approx(min(1, ratio))
+        for node, p_target in judged(done).items():
+            u, probability = dice.coins[node - len(done.tokens)]    # the last ones: a stack has thrown some before
+            ratio = (p_target[done.tokens[node]] / done.q_draft[node, done.tokens[node]]).item()
+            assert (u < probability) == (node in done.path) and probability == pytest.approx(min(1, ratio))
             seen += 1
         assert text.count(" accepted") == len(done.path) and len(judged(done)) == text.count(" u = ")
     assert seen
@@ -179,8 +179,8 @@ def test_every_coin_says_what_the_round_did(name):
 
 def test_a_rejection_shows_the_residual():
     """p_target [.5, .5], q_draft [.8, .2]: the residual is [0, 1], where max(0, p_target - q_draft) is [0, .3]."""
-    rows, q_draft = torch.tensor([[.5, .5], [.5, .5]]), torch.tensor([[0, 0], [.8, .2]])
-    done = Round([65, 0], [-1, 0], [], 1, [1], rows, q_draft, 1)
+    p_target, q_draft = torch.tensor([[.5, .5], [.5, .5]]), torch.tensor([[0, 0], [.8, .2]])
+    done = Round([65, 0], [-1, 0], [], 1, [1], p_target, q_draft, 1)
     text = printed(lambda console: step_text(1, done, [(.9, .625)], lambda ids: "ab"[ids[0]]), 100)
     bar = {.2: "█" * 3, .5: "█" * 7, .8: "█" * 11}                                      # of 14
     assert [line.rstrip() for line in text.splitlines()] == [

@@ -19,7 +19,7 @@ ROW = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhea
 
 
 def test_the_parts_of_a_row_of_the_bench():
-    """Its calls take 2 * .25 + 1.5 = 2 plain steps, a round 1.25 times as long; drafts of 3, 3, 4 and 3 rows."""
+    """Its calls take 2 * .25 + 1.5 = 2 plain steps, a round 1.25 times as long; drafts of 3, 3, 4 and 3 nodes."""
     parts = why.parts_of(ROW, ROUNDS, {3: 1.5, 4: 1.7})
     assert parts == Parts(2.5, 3.25, 2.0, .25, 1.5, .5, 3.75, 3, {3: 1.5, 4: 1.7}) and parts.gain == 1
 
@@ -33,12 +33,12 @@ def test_without_a_draft_model_there_is_no_chain_and_no_alpha():
 
 
 def test_of_a_tree_the_longest_path_could_be_accepted():
-    """3 rows of 4; and the row that is not drafted, of a round without a draft."""
+    """3 nodes of 4; and node 0, which is not drafted, of a round without a draft."""
     rounds = [replace(ROUNDS[2], parents=parents) for parents in ([-1, 0, 0, 2], [-1])]
     assert why.parts_of(ROW, rounds[:1], {}).most == 3 and why.parts_of(ROW, rounds, {}).most == 2
 
 
-GOOD = Parts(tokens=expected_tokens(.7, 4), most=5, steps=4, c=.05, v=1.1, overhead=.05, rows=5, gamma=4,
+GOOD = Parts(tokens=expected_tokens(.7, 4), most=5, steps=4, c=.05, v=1.1, overhead=.05, nodes=5, gamma=4,
              v_of={gamma: 1 + gamma / 40 for gamma in range(1, 9)})
 
 

@@ -2,9 +2,9 @@
 
 The target reads a text, and the draft model reads it too. After every token each says what comes
 next. A draft token in the place of the next token x is accepted with probability sum min(p_target,
-q_draft), over all x. Once it is known that x came out there, it was the draft's with probability
-min(1, q_draft(x) / p_target(x)). From these follow the rounds: where each could begin, and how
-likely. So the expected number of target calls needs no coin.
+q_draft), over all x. Once it is known that x came out there, x was the draft token, and
+accepted, with probability min(1, q_draft(x) / p_target(x)). From these follow the rounds: where
+each could begin, and how likely. So the expected number of target calls needs no coin.
 
 On a text that the target has written this is exact: the expectation over such texts is that of
 decoding. On other texts it is an estimate: they hold tokens that the target would not have chosen.
@@ -95,15 +95,15 @@ def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Ten
     """
     J, found = texts.shape[1] - most, []
     for tokens in texts[:, None]:                                               # (1, T)
-        p_target, q_rows = _both(target, draft_model, tokens, most)
+        p_target, of_places = _both(target, draft_model, tokens, most)
         p_target, x = sampling(p_target[0, :J]), tokens[0, 1:J + 1, None]
         of_text = []
-        for logits in q_rows:
+        for logits in of_places:
             q_draft = sampling(logits[:J])
             beta, p_x = acceptance(p_target, q_draft), p_target.gather(-1, x)[:, 0]
             ratio = (q_draft.gather(-1, x)[:, 0] / p_x).clamp(max=1)
             of_text.append(torch.stack([torch.where(p_x > 0, ratio, beta), beta]))
-        # a GPT has one row for all positions
+        # A GPT answers in the same way wherever in its round it drafts.
         found.append(torch.stack((of_text * most)[:most], 1))
     stood, beta = torch.stack(found, 1).double().cpu()
     return stood, beta
@@ -111,7 +111,9 @@ def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Ten
 
 def _both(target: Any, draft_model: Any, tokens: Tensor,
           most: int) -> tuple[Tensor, Iterator[Tensor]]:
-    """The target's logits (1, T, V), and the draft's (T - most, V) for every place of a round."""
+    """Logits of the target (1, T, V), and of the draft model (T - most, V) for each place of a
+    round.
+    """
     if not isinstance(draft_model, Learned):
         return target(tokens), iter([draft_model(tokens)[0]])
     logits, hidden = target(tokens, layers=draft_model.layers)

@@ -57,7 +57,9 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
 
 
 def folders_of(target: GPT, draft_model: Any, out: Path, end: int) -> list[Path]:
-    """The target's folder, as transformers opens it, and that of a draft GPT."""
+    """The target's folder, as transformers opens it, and the draft model's if it
+    is a GPT.
+    """
     models = {"target": target} | ({"draft": draft_model} if isinstance(draft_model, GPT) else {})
     for name, model in models.items():
         save_folder(model, out / name, end)

@@ -105,7 +105,7 @@ def measure(target: GPT, draft_model: Any, prompts: Sequence[Sequence[int]],
 
 def measure_setups(setups: Sequence[Setup], tokenizer: Any, prompts: Sequence[Sequence[int]],
                    methods: Callable[[Any, Any], Sequence[Method]], **request) -> list[dict]:
-    """The rows of methods(target, draft), the best of each over the setups, with its `text`."""
+    """The rows of methods(target, draft_model), each from its best setup, with its `text`."""
     found = [measure(target, draft_model, prompts, methods(target, draft_model), compiler=compiler,
                      **request)
              for target, draft_model, compiler in setups]

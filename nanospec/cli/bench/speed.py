@@ -132,8 +132,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             measuring = f"measuring {name} and plain decoding at T = {temperature:g}, in turns"
             done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, what=measuring,
                                   **request)
-            rows += [row | {"draft_model": "none"} if row["drafter"] in WITHOUT_DRAFT_MODEL else row
-                     for row in done]
+            rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
+                                            else name)} for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     if asked:
         questions.show(rows, f"{caption} at most")
@@ -143,7 +143,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
-    """A table; the best row of each temperature is bold. several: there is more than one draft."""
+    """A table; the best row of each temperature is bold. several: of several draft models."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
     for name, (key, form) in COLUMNS.items():

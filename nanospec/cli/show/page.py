@@ -1,5 +1,5 @@
 """The page that `nanospec demo --html` writes: a run replayed round by round, the formulas, and one
-node to play with.
+place in a text to play with.
 
 It is one file, opens in any browser and loads nothing. All that is the same on every page stands in
 web/: the HTML, its style, and a script for each view. Python adds the run, which is the rounds' own
@@ -22,7 +22,7 @@ from nanospec.fast.announce import printable
 from nanospec.probs import residual
 
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("base.js", "replay.js", "formulas.js", "node.js")
+SCRIPTS = ("base.js", "replay.js", "formulas.js", "exact.js")
 BARS = 6            # tokens of a distribution that are shown; the others are one bar together
 DIGITS = 4          # of a probability
 NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter",
@@ -49,23 +49,23 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
 
 
 def _round(it: Played, decode: Decode) -> dict:
-    """judged: of every row that was, its coin u, the threshold, and bars [token, what it was judged
-    by, q_draft], with the residual of the two after them where it was rejected. last: the
+    """judged: of every node that was, its coin u, the threshold, and bars [token, what it was
+    judged by, q_draft], with the residual of the two after them where it was rejected. last: the
     replacement or bonus token, and what it was drawn from. text: what was written, the accepted
     tokens and the last one, which is "" where the limit cut it off.
     """
-    done, rows, left, accepted = it.done, {}, it.done.p_target[0], len(it.done.path)
-    for row, judge in judged(done).items():
-        u, threshold = it.coins[row - len(done.tokens)]             # the last coins are the rule's
-        shown, also = [judge, done.q_draft[row]], {done.tokens[row]}
-        if row in done.path:
-            left = done.p_target[row]
+    done, nodes, left, accepted = it.done, {}, it.done.p_target[0], len(it.done.path)
+    for node, judge in judged(done).items():
+        u, threshold = it.coins[node - len(done.tokens)]            # the last coins are the rule's
+        shown, also = [judge, done.q_draft[node]], {done.tokens[node]}
+        if node in done.path:
+            left = done.p_target[node]
         else:
             left = residual(*shown)
             shown, also = [*shown, left], also | {done.token}
-        rows[row] = {"u": round(u, DIGITS), "threshold": round(threshold, DIGITS),
-                     "bars": _bars(shown, also)}
-    return {"tokens": done.tokens, "parents": done.parents, "path": done.path, "judged": rows,
+        nodes[node] = {"u": round(u, DIGITS), "threshold": round(threshold, DIGITS),
+                       "bars": _bars(shown, also)}
+    return {"tokens": done.tokens, "parents": done.parents, "path": done.path, "judged": nodes,
             "last": {"token": done.token, "bars": _bars([left], {done.token})}, "steps": done.steps,
             "text": [printable(decode(part))
                      for part in (done.emitted[:accepted], done.emitted[accepted:])],

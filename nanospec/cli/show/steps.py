@@ -19,7 +19,7 @@ Coin = tuple[float, float]          # u, and the probability that it had to stay
 
 
 class WatchedDice(Dice):
-    """Dice that remember a round's coins, the first row's. The last ones are the rule's: one for
+    """Dice that remember a round's coins, the first text's. The last ones are the rule's: one for
     every draft token, whether it was judged or not. A stack has flipped some before, for its middle
     model.
     """
@@ -39,13 +39,13 @@ class WatchedDice(Dice):
 
 
 def judged(done: Round) -> dict[int, Tensor]:
-    """Of every judged row, by what (V,): what its elder siblings left of p_target."""
+    """Of every judged node, by what (V,): what its elder siblings left of p_target."""
     accepted, left, out = 0, done.p_target[0], {}
-    for row, parent in enumerate(done.parents):
-        if row and parent == accepted:
-            out[row] = left
-            accepted, left = (row, done.p_target[row]) if row in done.path else (
-                accepted, residual(left, done.q_draft[row]))
+    for node, parent in enumerate(done.parents):
+        if node and parent == accepted:
+            out[node] = left
+            accepted, left = (node, done.p_target[node]) if node in done.path else (
+                accepted, residual(left, done.q_draft[node]))
     return out
 
 
@@ -54,12 +54,12 @@ def step_text(number: int, done: Round, coins: Sequence[Coin], decode: Decode) -
     both models thought of the likeliest tokens.
     """
     head = Text(f"round {number}", "bold")
-    if any(parent != row - 1 for row, parent in enumerate(done.parents)):
+    if any(parent != node - 1 for node, parent in enumerate(done.parents)):
         return Group(head, tree_text(done, coins, decode), "")
     by, out = judged(done), Text()
-    for row, token in enumerate(done.tokens[1:], 1):
+    for node, token in enumerate(done.tokens[1:], 1):
         name = f"  {name_of(token, decode):16}"
-        out.append_text(row_text(name, done, row, by, coins)).append("\n")
+        out.append_text(node_text(name, done, node, by, coins)).append("\n")
     out.append_text(last_text(f"  {name_of(done.token, decode):16}", done))
     return Group(head, out, *([chart(done, decode)] if done.rejected else []), "")
 
@@ -69,28 +69,28 @@ def tree_text(done: Round, coins: Sequence[Coin], decode: Decode) -> Branches:
     marked, and so is every draft token that was tried and rejected.
     """
     by, branches, depth = judged(done), {0: Branches("after the text", guide_style="dim")}, {0: 0}
-    for row, (token, parent) in enumerate(zip(done.tokens, done.parents)):
-        if parent < 0:                          # the root, or a row that this text lacks
+    for node, (token, parent) in enumerate(zip(done.tokens, done.parents)):
+        if parent < 0:                          # the root, or a node that this text lacks
             continue
-        depth[row] = depth[parent] + 1
-        name = name_of(token, decode).ljust(22 - 4 * depth[row])    # so that columns stay columns
-        branches[row] = branches[parent].add(row_text(name, done, row, by, coins))
+        depth[node] = depth[parent] + 1
+        name = name_of(token, decode).ljust(22 - 4 * depth[node])   # so that columns stay columns
+        branches[node] = branches[parent].add(node_text(name, done, node, by, coins))
     last = [0, *done.path][-1]
     branches[last].add(last_text(name_of(done.token, decode).ljust(18 - 4 * depth[last]), done))
     return branches[0]
 
 
-def row_text(name: str, done: Round, row: int, by: dict[int, Tensor],
-             coins: Sequence[Coin]) -> Text:
-    if row not in by:
+def node_text(name: str, done: Round, node: int, by: dict[int, Tensor],
+              coins: Sequence[Coin]) -> Text:
+    if node not in by:
         return Text(f"{name} never judged", "dim")
-    token, (u, prob) = done.tokens[row], coins[row - len(done.tokens)]
-    style, sign, verdict = ((ACCEPTED, "<", "accepted") if row in done.path else
+    token, (u, prob) = done.tokens[node], coins[node - len(done.tokens)]
+    style, sign, verdict = ((ACCEPTED, "<", "accepted") if node in done.path else
                             (REJECTED, "≥", "rejected"))
-    eldest = done.parents.index(done.parents[row]) == row
+    eldest = done.parents.index(done.parents[node]) == node
     what = "p_target" if eldest else "residual"             # what an elder sibling left of it
-    return Text.assemble((name, style), f" {what} {by[row][token]:.3f}  "
-                         f"q_draft {done.q_draft[row, token]:.3f}  "
+    return Text.assemble((name, style), f" {what} {by[node][token]:.3f}  "
+                         f"q_draft {done.q_draft[node, token]:.3f}  "
                          f"u = {u:.2f} {sign} {prob:.2f}  {verdict}")
 
 

@@ -133,12 +133,12 @@ class View:
                           "' a draft step, ▬ a target call", "dim")
 
 
-def table(rows: Iterable[tuple[str, str, str]]) -> Table:
+def table(lines: Iterable[tuple[str, str, str]]) -> Table:
     """(quantity, value, what it is)."""
     out = Table(Column(style="bold"), Column(justify="right"), Column(style="dim"), box=None,
                 show_header=False, padding=(0, 2, 0, 0))
-    for row in rows:
-        out.add_row(*row)
+    for line in lines:
+        out.add_row(*line)
     return out
 
 

@@ -5,10 +5,10 @@ table over tokens, so that what may follow is looked up. Dong et al. 2024 (XGram
 2411.15100) do it for grammars that nest, with a stack in the automaton's place, and can roll the
 stack back.
 
-    row             0       1        2      3       `12` is as far as the pattern \\d\\d goes
+    node            0       1        2      3       `12` is as far as the pattern \\d\\d goes
     token           :       1        2      9
-    state           4       5        6      -       after a row: its parent's state, its own token
-    may follow    0..9    0..9       ,      -       each row's own mask; row 3 is never accepted
+    state           4       5        6      -       after a node: its parent's state, its own token
+    may follow    0..9    0..9       ,      -       each node's own mask; node 3 is never accepted
 
 The state after a token stands in the token's slot of the cache, beside its keys and values. So
 whatever becomes of the slot becomes of the state: `length` is lowered and it is forgotten, a path
@@ -43,7 +43,7 @@ class Grammar:
     """An automaton over tokens. table: (states, V) int64, the next state, or -1 where the token may
     not follow. at_once: it is one of what follows a prompt, and not of the prompt.
 
-    State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a row
+    State 0 is that of an empty text. Only a prompt can hold a token that may not follow, or a node
     that is never accepted. It is read as if the text began with it; if that may not be either, the
     state is 0 again.
     allowed, after: (states, V), whether a token may follow, and the state after it.
@@ -108,7 +108,7 @@ class Constrained:
 
     def _states(self, tokens: Tensor, cache: Cache, attention_mask: Tensor | None,
                 of_prompt: bool) -> Tensor:
-        """The state after every row (B, T), which is also written into its slot.
+        """The state after every token (B, T), which is also written into its slot.
 
         What is read without being scored is a prompt, all of it but its last token. Where the text
         opens after a prompt, its tokens have a state of their own, also if they are read again.
@@ -116,7 +116,7 @@ class Constrained:
         (B, T), device = tokens.shape, tokens.device
         slots, row = cache.next_slots(T), torch.arange(B, device=device)
         parents = slots - 1                         # (B, T), slots too; -1 before the first token
-        if attention_mask is not None:  # of a tree: the last slot that a row sees before its own
+        if attention_mask is not None:  # of a tree: the last slot that a node sees before its own
             numbers = torch.arange(attention_mask.shape[2], device=device)
             seen = attention_mask & (numbers < slots[:, :, None])
             parents = torch.where(seen, numbers, -1).amax(-1)

@@ -10,7 +10,7 @@ SURE = "self.sure[b] += [probability] * grows[b]"
 STOPPING = [
     bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
         "a draft token that the rule dislikes is thrown away", "exact: confidence, token",
-        (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
+        (DRAWN, f"{DRAWN}\n            if not self.rules[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
         file="methods.lengths.dynamic"),
     bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
         "not", "exact: heuristic, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
@@ -41,9 +41,9 @@ GRAMMARS = [
         "of the state after the last draft token of the round before, accepted or not", "grammar",
         (BEFORE, f"{BEFORE}\n            before = getattr(cache, 'last', before) if T > t == 0 else before"),
         (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="methods.models.grammar"),
-    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all rows of a draft have the mask of row 0",
+    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all nodes of a draft have the mask of node 0",
         "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.models.grammar"),
-    bug("the-row-before-is-the-parent", "ours", "in a tree, a row's state follows that of the row before it, a sibling",
+    bug("the-row-before-is-the-parent", "ours", "in a tree, a node's state follows the one before it, a sibling's",
         "grammar", ("if attention_mask is not None:", "if attention_mask is None and False:"),
         file="methods.models.grammar"),
 ]
@@ -53,7 +53,7 @@ CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
         (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="methods.lengths.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
-        ("self.of[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
+        ("self.rules[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
         "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
         file="methods.lengths.dynamic"),

@@ -29,7 +29,7 @@ BUGS = [
             "the mixture", ("leaf = (child.gather(1, at) == 0) & (at > 0)", "leaf = at < 0")),
     cascade("replaced-from-the-target", "generic", "the mixture is accepted against, and p_target is what is left",
             ("rule(draft, pi, dice)", "rule(draft, torch.where(pi == draft.q_draft[row, child], pi, p_target), dice)")),
-    cascade("mixture-of-the-node-before", "ours", "q_draft is that of the node itself, not of its child",
+    cascade("mixture-of-the-node-before", "ours", "the draft model's distribution is the node's own, not its child's",
             ("draft.q_draft[row, child]", "draft.q_draft")),
     cascade("mixture-of-the-youngest-child", "ours", "of several children the last one's q_draft, which knows its "
             "elder siblings", ("(parents[:, None] == nodes[:, None]).long().argmax(-1)",

@@ -3,28 +3,30 @@
 const PAUSE = 900, PAUSE_FOR_A_COIN = 350;      // milliseconds that a round stays while the replay plays
 const ROUNDS_IN_TIME = 8;                       // on the lanes at once
 let now = 0;                                    // the round that is shown, from 0
-let chosen = 0;                                 // the row whose bars are shown; 0 is the replacement or bonus token
+const LAST = -1;                                // the replacement or bonus token, in the place of a node
+let chosen = LAST;                              // the node whose bars are shown
 let playing = null;                             // the timer of the next round
 
 const nameOf = (token) => RUN.names[token];
-const isTree = (round) => round.parents.some((parent, row) => parent !== row - 1);
-const isAccepted = (round, row) => round.path.includes(row);
+const tokenOf = (round, node) => round.tokens[node] ?? round.last.token;
+const isTree = (round) => round.parents.some((parent, node) => parent !== node - 1);
+const isAccepted = (round, node) => round.path.includes(node);
 const lastAccepted = (round) => round.path.length ? round.path[round.path.length - 1] : 0;
-const rejectedRows = (round) => Object.keys(round.judged).map(Number).filter((row) => !isAccepted(round, row));
-// The tokens in whose place the last one stands: of a tree, all children of the last accepted row.
-const replacedRows = (round) => rejectedRows(round).filter((row) => round.parents[row] === lastAccepted(round));
-const lastKind = (round) => replacedRows(round).length ? "replacement" : "bonus";
+const rejectedNodes = (round) => Object.keys(round.judged).map(Number).filter((node) => !isAccepted(round, node));
+// The tokens in whose place the last one stands: of a tree, all children of the last accepted node.
+const replacedNodes = (round) => rejectedNodes(round).filter((node) => round.parents[node] === lastAccepted(round));
+const lastKind = (round) => replacedNodes(round).length ? "replacement" : "bonus";
 
-function kindOf(round, row) {
-  if (row === 0) return lastKind(round);
-  if (!round.judged[row]) return "unjudged";
-  return isAccepted(round, row) ? "accepted" : "rejected";
+function kindOf(round, node) {
+  if (node === LAST) return lastKind(round);
+  if (!round.judged[node]) return "unjudged";
+  return isAccepted(round, node) ? "accepted" : "rejected";
 }
 
-// Where the round was decided: the last row that was rejected, or else the bonus token.
+// Where the round was decided: the last node that was rejected, or else LAST.
 function decisive(round) {
-  const rows = replacedRows(round);
-  return rows.length ? rows[rows.length - 1] : 0;
+  const nodes = replacedNodes(round);
+  return nodes.length ? nodes[nodes.length - 1] : LAST;
 }
 
 function showRound(number) {
@@ -39,7 +41,7 @@ function showRound(number) {
   say("said", sentence(round, now + 1));
   showText();
   showCounts();
-  showRows(round);
+  showNodes(round);
   showBars(round);
   showLanes();
 }
@@ -48,8 +50,8 @@ function showRound(number) {
 function sentence(round, number) {
   const drafted = round.parents.filter((parent) => parent >= 0).length;
   const words = [`Round ${number}: ${count(drafted, "draft token")}, ${round.path.length} accepted.`];
-  for (const row of replacedRows(round)) {
-    const { u, threshold } = round.judged[row], name = nameOf(round.tokens[row]);
+  for (const node of replacedNodes(round)) {
+    const { u, threshold } = round.judged[node], name = nameOf(round.tokens[node]);
     words.push(`“${name}” is rejected: its coin ${fixed(u)} is not below ${fixed(threshold)}.`);
   }
   const last = nameOf(round.last.token);
@@ -73,7 +75,7 @@ function textOf(round) {
   const out = make("span", "round");
   if (round.text[0]) out.append(make("span", "accepted", round.text[0]));
   if (!round.text[1]) return out;
-  for (const row of replacedRows(round)) out.append(make("del", "rejected", nameOf(round.tokens[row])));
+  for (const node of replacedNodes(round)) out.append(make("del", "rejected", nameOf(round.tokens[node])));
   out.append(make("span", lastKind(round), round.text[1]));
   return out;
 }
@@ -93,53 +95,53 @@ function showCounts() {
 }
 
 // Draft tokens in the order in which they were judged; of a tree, children in a list of their own under their parent.
-function showRows(round) {
-  const root = byId("rows"), lists = new Map([[0, root]]), tree = isTree(round);
+function showNodes(round) {
+  const root = byId("nodes"), lists = new Map([[0, root]]), tree = isTree(round);
   root.classList.toggle("tree", tree);
   root.replaceChildren();
-  function add(row, list) {
+  function add(node, list) {
     const item = make("li");
-    item.append(rowButton(round, row));
+    item.append(nodeButton(round, node));
     list.append(item);
     return item;
   }
-  function listBehind(row) {
+  function listBehind(node) {
     if (!tree) return root;
-    if (!lists.has(row)) {
+    if (!lists.has(node)) {
       const list = make("ol");
-      items.get(row).append(list);
-      lists.set(row, list);
+      items.get(node).append(list);
+      lists.set(node, list);
     }
-    return lists.get(row);
+    return lists.get(node);
   }
   const items = new Map();
-  round.parents.forEach((parent, row) => {
-    if (row && parent >= 0) items.set(row, add(row, listBehind(parent)));
+  round.parents.forEach((parent, node) => {
+    if (parent >= 0) items.set(node, add(node, listBehind(parent)));
   });
-  add(0, listBehind(lastAccepted(round)));
+  add(LAST, listBehind(lastAccepted(round)));
   root.querySelectorAll("button").forEach((button, i) => button.style.setProperty("--turn", i));
 }
 
-// A draft token with its coin, as a button that shows its bars. Row 0 stands for the replacement or bonus token.
-function rowButton(round, row) {
-  const kind = kindOf(round, row), button = make("button", "row " + kind), judged = round.judged[row];
+// A draft token with its coin, as a button that shows its bars. The last button is of the replacement or bonus token.
+function nodeButton(round, node) {
+  const kind = kindOf(round, node), button = make("button", "node " + kind), judged = round.judged[node];
   button.type = "button";
-  button.dataset.row = row;
-  button.append(make("code", "token " + kind, nameOf(row ? round.tokens[row] : round.last.token)), " ");
+  button.dataset.node = node;
+  button.append(make("code", "token " + kind, nameOf(tokenOf(round, node))), " ");
   if (judged) button.append(gauge(judged), " ");
-  button.append(make("span", "outcome", outcome(round, row)));
+  button.append(make("span", "outcome", outcome(round, node)));
   button.disabled = kind === "unjudged";
-  button.setAttribute("aria-pressed", row === chosen);
-  button.addEventListener("click", () => choose(row));
+  button.setAttribute("aria-pressed", node === chosen);
+  button.addEventListener("click", () => choose(node));
   return button;
 }
 
-function outcome(round, row) {
-  const kind = kindOf(round, row);
+function outcome(round, node) {
+  const kind = kindOf(round, node);
   if (kind === "unjudged") return "never judged";
   if (kind === "bonus") return "bonus, drawn from p_target";
   if (kind === "replacement") return "replacement, drawn from the residual";
-  const { u, threshold } = round.judged[row];
+  const { u, threshold } = round.judged[node];
   return `coin ${fixed(u)} ${kind === "accepted" ? "<" : "≥"} ${fixed(threshold)} ${kind}`;
 }
 
@@ -150,20 +152,20 @@ function gauge({ u, threshold }) {
   return out;
 }
 
-function choose(row) {
-  chosen = row;
-  for (const button of byId("rows").querySelectorAll("button")) {
-    button.setAttribute("aria-pressed", Number(button.dataset.row) === row);
+function choose(node) {
+  chosen = node;
+  for (const button of byId("nodes").querySelectorAll("button")) {
+    button.setAttribute("aria-pressed", Number(button.dataset.node) === node);
   }
   showBars(RUN.rounds[now]);
 }
 
-// The distributions at the chosen row: likeliest tokens first, and all the others as one.
+// The distributions at the chosen node, or those of the last token: likeliest tokens first, and all the others as one.
 function showBars(round) {
-  const { bars } = chosen ? round.judged[chosen] : round.last, kind = kindOf(round, chosen);
+  const { bars } = round.judged[chosen] ?? round.last, kind = kindOf(round, chosen);
   const columns = columnsOf(round, kind);
-  byId("bars-title").textContent = `What “${nameOf(chosen ? round.tokens[chosen] : round.last.token)}” was ` +
-    (chosen ? "judged by" : "drawn from");
+  byId("bars-title").textContent = `What “${nameOf(tokenOf(round, chosen))}” was ` +
+    (chosen === LAST ? "drawn from" : "judged by");
   byId("bars-note").textContent = explanation(round, kind, bars);
   const head = make("tr");
   for (const name of ["", ...columns]) {
@@ -175,8 +177,8 @@ function showBars(round) {
   const others = columns.map((_, i) => Math.max(0, 1 - sum(bars.map((bar) => bar[i + 1]))));
   const rest = RUN.vocabulary - bars.length;
   byId("bars").replaceChildren(
-    ...bars.map(([token, ...probs]) => barRow(nameOf(token), markOf(round, token), columns, probs)),
-    ...(rest ? [barRow(`${rest.toLocaleString("en")} others`, null, columns, others)] : []));
+    ...bars.map(([token, ...probs]) => barLine(nameOf(token), markOf(round, token), columns, probs)),
+    ...(rest ? [barLine(`${rest.toLocaleString("en")} others`, null, columns, others)] : []));
 }
 
 function columnsOf(round, kind) {
@@ -187,8 +189,8 @@ function columnsOf(round, kind) {
 }
 
 function markOf(round, token) {
-  if (chosen && token === round.tokens[chosen]) return kindOf(round, chosen);
-  const drawnHere = chosen === 0 || replacedRows(round).includes(chosen);
+  if (token === round.tokens[chosen]) return kindOf(round, chosen);
+  const drawnHere = chosen === LAST || replacedNodes(round).includes(chosen);
   return drawnHere && token === round.last.token ? lastKind(round) : "";
 }
 
@@ -202,18 +204,18 @@ function explanation(round, kind, bars) {
     `${fixed(u, 3)}: ${kind}.${elder}`;
 }
 
-function barRow(name, mark, columns, probs) {
-  const row = make("tr"), head = make("th");
+function barLine(name, mark, columns, probs) {
+  const line = make("tr"), head = make("th");
   head.scope = "row";
   head.append(mark === null ? make("span", "note", name) : make("code", "token " + mark, name));
-  row.append(head);
+  line.append(head);
   probs.forEach((prob, i) => {
     const cell = make("td"), track = make("span", "track");
     track.append(place(make("span", "bar " + columns[i].split(" ")[0]), { width: prob }));
     cell.append(make("span", "number", fixed(prob, 3)), track);
-    row.append(cell);
+    line.append(cell);
   });
-  return row;
+  return line;
 }
 
 // Some rounds on one axis of time: drafting, then a call of the target; and what the target alone did meanwhile.
@@ -221,21 +223,21 @@ function barRow(name, mark, columns, probs) {
 function showLanes() {
   const before = Math.max(0, now - 1), first = 1 + before - before % ROUNDS_IN_TIME;
   const rounds = RUN.rounds.slice(first, first + ROUNDS_IN_TIME), span = sum(rounds.flatMap((round) => round.ms));
-  const draft = lane("draft"), target = lane("target"), alone = lane("target alone");
+  const ahead = lane("drafting"), target = lane("target"), alone = lane("target alone");
   let at = 0;
   rounds.forEach((round, i) => {
     const when = first + i === now ? " now" : first + i > now ? " later" : "";
     const [drafting, rest] = round.ms;
     for (let step = 0; step < round.steps && drafting; step++) {
-      segment(draft, at + drafting * step / round.steps, drafting / round.steps, "q_draft" + when, "");
+      segment(ahead, at + drafting * step / round.steps, drafting / round.steps, "q_draft" + when, "");
     }
-    if (!round.steps && drafting) segment(draft, at, drafting, "q_draft" + when, "");       // no model: a search
+    if (!round.steps && drafting) segment(ahead, at, drafting, "q_draft" + when, "");       // no model: a search
     segment(target, at + drafting, rest, "p_target" + when, `+${round.written}`);
     at += drafting + rest;
   });
   const plain = plainMeanwhile(span);
   plain.forEach(([start, took]) => segment(alone, start, took, "plain", ""));
-  byId("lanes").replaceChildren(draft.row, target.row, alone.row);
+  byId("lanes").replaceChildren(ahead.element, target.element, alone.element);
   const tokens = sum(rounds.map((round) => round.written));
   const words = !rounds.length ? "Nothing to compare: this run is one round, which reads the prompt, too."
     : `Rounds ${first + 1} to ${first + rounds.length}, ${fixed(span, 0)} ms: ${count(tokens, "token")}. ` +
@@ -250,9 +252,9 @@ function showLanes() {
 }
 
 function lane(name) {
-  const row = make("div", "lane"), track = make("div", "track");
-  row.append(make("span", "name", name), track);
-  return { row, track };
+  const element = make("div", "lane"), track = make("div", "track");
+  element.append(make("span", "name", name), track);
+  return { element, track };
 }
 
 // [start, milliseconds] of the first steps of plain decoding that fit into a time.

@@ -1,4 +1,4 @@
-// 3. One node: five tokens, two distributions to drag, and what acceptance and the residual make of them.
+// 3. One place in a text: five tokens, two distributions to drag, and what acceptance and the residual make of them.
 
 const TOKENS = ["cat", "dog", "fox", "owl", "bee"];
 const START = { p: [0.4, 0.25, 0.2, 0.1, 0.05], q: [0.15, 0.5, 0.1, 0.2, 0.05] };
@@ -7,7 +7,7 @@ let dists = { p: [...START.p], q: [...START.q] };
 
 // What the rule of speculate.py does at one place. beta: how often the draft token is accepted.
 // Where q_draft = p_target nothing is left, and nothing is rejected: then the residual is p_target, as in probs.py.
-function verifyNode(p, q, mistaken) {
+function verifyToken(p, q, mistaken) {
   const accept = p.map((prob, i) => Math.min(prob, q[i]));
   const left = p.map((prob, i) => Math.max(0, prob - q[i])), total = sum(left);
   const beta = sum(accept), residual = mistaken || total < 1e-12 ? p : left.map((part) => part / total);
@@ -55,7 +55,7 @@ function makeSlider({ well }, which, index) {
   well.setAttribute("aria-valuemax", 1);
   const set = (value) => {
     dists[which] = setBar(dists[which], index, value);
-    showNode();
+    showExact();
   };
   const drag = (event) => {
     const box = well.getBoundingClientRect();
@@ -79,8 +79,8 @@ function makeSlider({ well }, which, index) {
   });
 }
 
-function showNode() {
-  const mistaken = byId("mistake").checked, found = verifyNode(dists.p, dists.q, mistaken), { p, q } = dists;
+function showExact() {
+  const mistaken = byId("mistake").checked, found = verifyToken(dists.p, dists.q, mistaken), { p, q } = dists;
   for (const which of ["p", "q"]) {
     CHARTS[which].forEach((column, i) => {
       setColumn(column, [dists[which][i]]);
@@ -113,7 +113,7 @@ function showNode() {
 function startAgain() {
   dists = { p: [...START.p], q: [...START.q] };
   byId("mistake").checked = false;
-  showNode();
+  showExact();
 }
 
 const CHARTS = { p: makeChart("p-bars", ["p_target"]), q: makeChart("q-bars", ["q_draft"]),
@@ -124,7 +124,7 @@ for (const column of CHARTS.output) column.well.append(column.line = make("div",
 byId("again").addEventListener("click", startAgain);
 byId("alike").addEventListener("click", () => {
   dists.q = [...dists.p];
-  showNode();
+  showExact();
 });
-byId("mistake").addEventListener("change", showNode);
+byId("mistake").addEventListener("change", showExact);
 startAgain();
