@@ -224,7 +224,7 @@ def told(config, witness, settings=None, samples=None, new=2, seed=0, plain=None
 
 SAMPLES = {"plain": 400, "truth": 300, "logprobs": 150}
 WITNESSES = (*SAMPLES,)
-# What makes a right server look wrong: by the words of the table in docs/JUDGE.md.
+# What makes a server look wrong that samples rightly: by the words of the table in docs/JUDGE.md.
 KINDS = {
     "nothing": {},
     "fills in top_p 0.8 and top_k 3": {"defaults": {"top_p": .8, "top_k": 3}},
