@@ -9,11 +9,13 @@ from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.grammar_drafter import GrammarDrafter
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate
-from tests.methods.test_grammar import RULES4, of_the_contract
+from tests.methods import test_grammar
 from tests.proof import contract
 from tests.proof.checks import FULL, GPT4, GPT_DRAFT_MODEL4, RULED
 from tests.proof.compare import ragged, rounds
 
+# Two of its four states force a token, one after the other.
+FORCING = Grammar(torch.tensor([[1, -1, 2, 0], [-1, 3, -1, -1], [3, 1, -1, 3], [-1, -1, 0, -1]]))
 # After token 0 come 1, 2 and 3, whatever anybody thinks, and then 0 or 1.
 STEPS = Grammar(torch.tensor([[1, -1, -1, -1], [-1, 2, -1, -1], [-1, -1, 3, -1], [-1, -1, -1, 4], [1, 4, -1, -1]]))
 
@@ -21,10 +23,11 @@ STEPS = Grammar(torch.tensor([[1, -1, -1, -1], [-1, 2, -1, -1], [-1, -1, 3, -1],
 @pytest.mark.parametrize("part", ["exact", "batch", "settings", "same_greedy", "stops", "uniforms", "long_caches",
                                   "alone", "second_request", "shrinking_text", "foreign_vocabulary"])
 def test_the_contract_holds(part, monkeypatch):
-    of_the_contract(monkeypatch)
+    monkeypatch.setattr(test_grammar, "RULES4", FORCING)
+    test_grammar.of_the_contract(monkeypatch)
     monkeypatch.setattr(contract, "BY_COMPANY", contract.BY_COMPANY | {"forced"})
     monkeypatch.setitem(DRAFTERS, "forced", Entry(GrammarDrafter, lambda model, o: GrammarDrafter(
-        model, RULED if model.config.vocab_size == 3 else RULES4, o.gamma, o.gamma + 1)))
+        model, RULED if model.config.vocab_size == 3 else FORCING, o.gamma, o.gamma + 2)))
     _, error, tv = contract.CONTRACT[part]("forced", "token")
     assert error <= 1e-12 and tv <= 1e-12
 
@@ -40,9 +43,9 @@ def test_a_learned_draft_model_gets_the_mask(learned):
     _, error, tv = ragged(target, drafter, [[1, 2], [0, 2, 1, 1]], 2, settings=[{"temperature": 0}, {"top_k": 2}])
     assert error <= 1e-12 and tv <= 1e-12
     state = 0
-    for token in [1, 0, 1]:
+    for token in [0, 2, 0]:
         state = int(RULED.after[state, token])
-    for done in speculate(target, drafter, [1, 0, 1], 20, seed=3):
+    for done in speculate(target, drafter, [0, 2, 0], 20, seed=3):
         here = state
         for token in done.tokens[1:]:
             assert RULED.allowed[here, token]
@@ -69,6 +72,6 @@ def test_what_cannot_be_drafted():
     with pytest.raises(RequestError, match="the grammar is of 3 tokens, the target of 4"):
         list(speculate(GPT4, GrammarDrafter(GPT_DRAFT_MODEL4, RULED), [1], 3))
     with pytest.raises(RequestError, match="vocabulary"):
-        list(speculate(GPT4, GrammarDrafter(small_gpt(7, 1, 1), RULES4), [1], 3))
+        list(speculate(GPT4, GrammarDrafter(small_gpt(7, 1, 1), FORCING), [1], 3))
     with pytest.raises(RequestError, match="most must be at least 1"):
-        GrammarDrafter(GPT_DRAFT_MODEL4, RULES4, 4, 0)
+        GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, 4, 0)

@@ -1,8 +1,8 @@
 """Drafting under a grammar: any draft model gets the mask, and forced tokens cost it nothing.
 
-A token is forced where the grammar leaves no other. Engines write such tokens without asking a
-model ("jump-forward decoding", SGLang). Here they are drafted without one, and the target reads
-them in the call that it makes anyway:
+A token is forced where the grammar leaves no other. SGLang writes such tokens without asking a
+model (Zheng et al. 2023, arXiv 2312.07104: "jump-forward decoding"). Here they are drafted without
+one, and the target reads them in the call that it makes anyway:
 
     text    {"name": "Ann     ", "age":    4 2    }         forced: all of the second piece, and }
     asked                 the draft model, each time        no model

@@ -1,7 +1,8 @@
 """Penalties: a token that the text already has becomes less likely, in a text and in its drafts.
 
-Keskar et al. 2019 (CTRL, arXiv 1909.05858, section 4.1) have the repetition penalty. The presence
-and the frequency penalty are those of OpenAI's interface, which the engines have taken over.
+Keskar et al. 2019 (CTRL, arXiv 1909.05858, section 4.1) divide by the repetition penalty; where
+that would reward, below 0, the engines multiply. The presence and the frequency penalty are those
+of OpenAI's interface.
 
     logit > 0: logit / repetition       of every token that the text has
     else:      logit * repetition

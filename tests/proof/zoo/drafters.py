@@ -59,7 +59,7 @@ PENALTIES = [
         (COUNTS, "tally = getattr(cache, 'tally', 0); "
                  f"counts = {ALL_READ}[:, first:]; cache.tally = {ALL_READ}[:, -1:]"),
         file="methods.models.penalties"),
-    bug("a-bonus-token-past-the-penalties", "kronk#788", "the bonus token is drawn from a row without penalties",
+    bug("a-bonus-token-past-the-penalties", "ardanlabs/kronk#788", "the bonus token is drawn without penalties",
         "penalties", ("return worth - self.frequency * counts", "worth = worth - self.frequency * counts; return "
                       "torch.cat([worth[:, :-1], (logits if logits.shape[1] > 2 else worth)[:, -1:]], 1)"),
         file="methods.models.penalties"),
