@@ -12,7 +12,7 @@ from nanospec.speculate import ModelDrafter, speculate
 from tests.methods import test_grammar
 from tests.proof import contract
 from tests.proof.checks import FULL, GPT4, GPT_DRAFT_MODEL4, RULED
-from tests.proof.compare import ragged, rounds
+from tests.proof.compare import caches, prompts_of, ragged, rounds
 
 # Two of its four states force a token, one after the other.
 FORCING = Grammar(torch.tensor([[1, -1, 2, 0], [-1, 3, -1, -1], [3, 1, -1, 3], [-1, -1, 0, -1]]))
@@ -30,6 +30,15 @@ def test_the_contract_holds(part, monkeypatch):
         model, RULED if model.config.vocab_size == 3 else FORCING, o.gamma, o.gamma + 2)))
     _, error, tv = contract.CONTRACT[part]("forced", "token")
     assert error <= 1e-12 and tv <= 1e-12
+
+
+def test_what_was_forced_is_read_before_the_draft_model_is_asked_again():
+    """In short drafts, which are often accepted to their end: q_draft of every token against a recomputed one."""
+    target, alone = Constrained(GPT4, FORCING), Constrained(GPT_DRAFT_MODEL4, FORCING)
+    for gamma, most in (1, 3), (2, 2), (2, 5):
+        drafter = GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, gamma, most)
+        _, error, tv = caches(target, alone, drafter, prompts_of(4, 3, 5), 40, temperature=0.7)
+        assert error <= 1e-12 and tv <= 1e-12
 
 
 @pytest.mark.parametrize("learned", ["mlp", "eagle", "medusa"])

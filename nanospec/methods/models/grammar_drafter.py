@@ -77,7 +77,7 @@ class GrammarDrafter(ModelDrafter):
                 lag: int = 0) -> Draft:
         """What may follow. Waits for the device at every token."""
         row = torch.arange(len(text.length), device=text.length.device)
-        tokens, q_draft, unread = [text.last(1)[:, 0]], list[Tensor](), list[Tensor]()
+        tokens, q_draft, waiting = [text.last(1)[:, 0]], list[Tensor](), list[Tensor]()
         asked = steps = 0
         state = self.after[self.before[row, text.length - 1], tokens[0]]        # (B,)
         self.before[row, text.length] = state
@@ -87,13 +87,13 @@ class GrammarDrafter(ModelDrafter):
                 q_draft.append(allowed)
                 tokens.append(allowed.long().argmax(-1))
             elif asked < self.gamma:
-                logits, calls = self._asked(text, unread, not asked, lag, kv_length)
+                logits, calls = self._asked(text, waiting, not asked, lag, kv_length)
                 q_draft.append(sampling(logits.masked_fill(~allowed, float("-inf"))))
                 tokens.append(dice.pick(q_draft[-1]))
-                asked, steps, unread = asked + 1, steps + calls, []
+                asked, steps, waiting = asked + 1, steps + calls, []
             else:
                 break
-            unread.append(tokens[-1])
+            waiting.append(tokens[-1])
             state = self.after[state, tokens[-1]]
             self.before[row, text.length + len(q_draft)] = state
         # A forced token's q_draft is still a mask.
@@ -101,13 +101,13 @@ class GrammarDrafter(ModelDrafter):
         nodes = F.pad(torch.stack([q.to(kind) for q in q_draft], 1), (0, 0, 1, 0))
         return Draft(torch.stack(tokens, 1), nodes, steps)
 
-    def _asked(self, text: Text, unread: list[Tensor], begins: bool, lag: int,
+    def _asked(self, text: Text, waiting: list[Tensor], begins: bool, lag: int,
                kv_length: int) -> tuple[Tensor, int]:
         """The draft model's logits (B, V) after these draft tokens, and how many calls that took.
 
         begins: in this round it has not been asked yet, and reads what it has missed of the text.
         """
-        calls = [torch.stack(unread, 1)] if self.at_once and unread else [x[:, None] for x in unread]
+        calls = [torch.stack(waiting, 1)] if self.at_once and waiting else [x[:, None] for x in waiting]
         if begins:
             missed = text.length - torch.minimum(self.read_to, text.length - 1)
             logits = self.reader.start(text, max(lag, int(missed.max())), kv_length)
