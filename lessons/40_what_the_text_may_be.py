@@ -335,8 +335,8 @@ assert bonus_off > 0.001 and first_off < 1e-12
 
 # %% [markdown]
 # *Answer:* the last line draws the bonus token without a penalty, and as such that is as wrong as
-# it would be anywhere. But a bonus token comes only where all of a draft was accepted. So the better
-# the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
+# it would be anywhere. But a bonus token comes only where all of a draft was accepted. So the
+# better the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
 # (`a-bonus-token-past-the-penalties`: ardanlabs/kronk#788.)
 #
 # `Penalised` (nanospec/methods/models/penalties.py) has all three penalties. It keeps the tokens

@@ -107,7 +107,9 @@ class GrammarDrafter(ModelDrafter):
 
         begins: in this round it has not been asked yet, and reads what it has missed of the text.
         """
-        calls = [torch.stack(waiting, 1)] if self.at_once and waiting else [x[:, None] for x in waiting]
+        calls = [token[:, None] for token in waiting]
+        if self.at_once and waiting:
+            calls = [torch.cat(calls, 1)]
         if begins:
             missed = text.length - torch.minimum(self.read_to, text.length - 1)
             logits = self.reader.start(text, max(lag, int(missed.max())), kv_length)
