@@ -1,4 +1,4 @@
-"""Drafting under a grammar: any draft model gets the mask, and forced tokens cost it nothing.
+"""Drafting under a grammar: any draft model gets the mask, and is not asked for forced tokens.
 
 A token is forced where the grammar leaves no other. SGLang writes such tokens without asking a
 model (Zheng et al. 2023, arXiv 2312.07104: "jump-forward decoding"). Here they are drafted without
@@ -8,7 +8,8 @@ one, and the target reads them in the call that it makes anyway:
     asked                 the draft model, each time        no model
 
 `Constrained` (grammar.py) masks what answers as a GPT does. This drafter masks the logits that a
-draft model hands over, so it also takes one that reads the target's hidden states.
+draft model hands over, so it also takes one that reads the target's hidden states. Before it is
+asked again it reads what was forced meanwhile: a GPT in one call, others token by token.
 
 Claim: the text is lossless. Proof. A forced token's q_draft is one-hot, and it was not drawn. Any
 other token is drawn from the q_draft that is reported. What is forced, and when the draft ends,
@@ -16,7 +17,7 @@ follows from the grammar and from tokens before, none of which is looked at and 
 Where the target has the grammar, p_target of a forced token is 1, and it is accepted if all before
 it are.
 
-In a batch a token costs nothing where it is forced in all texts. Left out: trees.
+In a batch it is not asked where a token is forced in all texts. Left out: trees.
 """
 
 from collections.abc import Callable, Sequence
