@@ -1,5 +1,5 @@
-"""Train the pair: a target that learns Python, and a draft that learns the same and then the
-target's own probabilities.
+"""Train the pair: a target that learns Python, and a draft model that learns the same and then
+the target's own probabilities.
 
     python train_tiny.py --size nano        # a pair for a classroom, in minutes
     python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
@@ -76,7 +76,7 @@ class Size:
     written: int
 
 
-# Deep and thin: speculation gains most where a step of the target costs many of the draft's.
+# Deep and thin: speculation gains most where a step of the target costs many of the draft model's.
 SIZES = {
     "dust": Size(Config(320, 64, layers=2, channels=64, heads=2, kv_heads=1, hidden=128),
                  Config(320, 64, layers=1, channels=32, heads=1, kv_heads=1, hidden=64),
@@ -272,8 +272,8 @@ class Training:
         return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
     def half_written(self, x: Tensor) -> Tensor:
-        """A batch, half of it exchanged for texts that the target has written: the draft will be
-        used on such text.
+        """A batch, half of it exchanged for texts that the target has written: the draft model will
+        be used on such text.
         """
         half, rows, texts = self.size.batch // 2, self.size.written, []
         for number in range(self.step * half, (self.step + 1) * half):

@@ -65,7 +65,7 @@ accepted = len(done.path)
 *words, replacement = map(repr, words)
 chances = []
 for place, x in enumerate(done.tokens[1:]):     # tokens[0] is the last token of the text
-    # The target's row at a place is for the token after it, the draft's for the token there.
+    # p_target at a node is for the token after it, q_draft for the token at the node itself.
     p, q = done.p_target[place, x].item(), done.q_draft[place + 1, x].item()
     chances.append((p, q, min(1, p / q)))
 

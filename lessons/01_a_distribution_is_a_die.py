@@ -105,10 +105,10 @@ sizes = [100, 300, 1_000, 3_000, 10_000]
 distances = [total_variation(torch.bincount(drawn[:n], minlength=len(p_target)) / n, p_target)
              for n in sizes]
 
-rows = [[name, f"{p_target[token]:.3f}", f"{shares[token]:.3f}"]
-        for name, token in zip(names, best)]
-rows.append(["all others", f"{1 - p_target[best].sum():.3f}", f"{1 - shares[best].sum():.3f}"])
-table(["token", "probability", f"share of {draws:,} draws"], rows)
+lines = [[name, f"{p_target[token]:.3f}", f"{shares[token]:.3f}"]
+         for name, token in zip(names, best)]
+lines.append(["all others", f"{1 - p_target[best].sum():.3f}", f"{1 - shares[best].sum():.3f}"])
+table(["token", "probability", f"share of {draws:,} draws"], lines)
 table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(sizes, distances)])
 
 figures.draws(names, p_target[best], shares[best], sizes, distances)

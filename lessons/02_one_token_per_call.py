@@ -33,9 +33,9 @@ ids = tokenizer.encode("import os\nfor i in")
 # %% [markdown]
 # ## The loop
 #
-# The model takes a text as token numbers and returns *logits*, one row of scores for each token of
-# the text. Row t scores every token that could follow token t, and `probs` turns a row into a
-# distribution. To continue the text we need only the last row, since it belongs to the last token.
+# The model takes a text as token numbers and returns *logits*: after each token of the text, a
+# score for every token that could follow it. `probs` turns such scores into a distribution. To
+# continue the text we need only the scores after its last token.
 #
 # All random numbers come from the argument `dice`. `OneRow(seed=2)` from `kit.py` is such an
 # object: its `pick` does what our `pick` did, but supplies the numbers u itself.
@@ -49,7 +49,7 @@ def loop(model, ids, new, dice):
     ids = list(ids)                                             # NEW
     for _ in range(new):                                        # NEW
         with torch.inference_mode():
-            logits = model(torch.tensor([ids]))                 # (1, T, V): a row for each token
+            logits = model(torch.tensor([ids]))                 # (1, T, V): after each token
         p_target = probs(logits[0, -1])                         # (V,)
         token = dice.pick(p_target)
         ids.append(token)                                       # NEW
@@ -189,13 +189,13 @@ big_rate = bandwidth(big_size, big.device)
 big_took = median_seconds(lambda: big @ vector, big.device, repeats=10)
 
 # %%
-rows = [["a token of the target", size, took, floor],
-        [f"its {len(matrices)} matrices times a vector", size, products, floor],
-        ["a token of the thin model", weight_bytes(thin), called, thin_floor],
-        ["one big matrix times a vector", big_size, big_took, big_size / big_rate]]
+lines = [["a token of the target", size, took, floor],
+         [f"its {len(matrices)} matrices times a vector", size, products, floor],
+         ["a token of the thin model", weight_bytes(thin), called, thin_floor],
+         ["one big matrix times a vector", big_size, big_took, big_size / big_rate]]
 table(["what is timed", "MB", "ms", "floor, ms", "times its floor"],
       [[name, f"{amount / 1e6:.1f}", f"{1e3 * seconds:.2f}", f"{1e3 * least:.2f}",
-        f"{seconds / least:.1f}"] for name, amount, seconds, least in rows])
+        f"{seconds / least:.1f}"] for name, amount, seconds, least in lines])
 print(f"calling the torch functions, with hardly any weights, takes {called / took:.0%} "
       f"of a token's time")
 
@@ -203,8 +203,8 @@ print(f"calling the torch functions, with hardly any weights, takes {called / to
 # *Answer:* the big matrix, if nothing else runs on the machine. (A ratio below 1 means that the
 # bandwidth was measured in a busier moment.) So our token stays above its floor because the model
 # is small, and this has two sides. Each layer calls torch functions, which take time even if there
-# are hardly any weights: that is the third row. And small matrices do not read memory at full
-# speed: the second row is further above its floor than the last one. The larger the matrices, the
+# are hardly any weights: that is the third line. And small matrices do not read memory at full
+# speed: the second line is further above its floor than the last one. The larger the matrices, the
 # less both of them matter. For a big model we may therefore say: a call takes as long as its
 # weights take to be read.
 #
@@ -261,9 +261,9 @@ quiet.tell("a token took 7.2 ms with a cache, in float16 (one core of an Intel X
 #
 # The times mean something only while the machine runs nothing else.
 #
-# 1. Write `torch.set_num_threads(2)`. Which rows change, and which hardly do?
-# 2. Write `target = draft` right below the line with `load_pair()`. How much smaller is the draft
-#    model, in weights? Is it faster by the same factor?
+# 1. Write `torch.set_num_threads(2)`. Which lines change, and which hardly do?
+# 2. Write `target = draft_model` right below the line with `load_pair()`. How much smaller is the
+#    draft model, in weights? Is it faster by the same factor?
 # 3. Write `load_pair(dtype=torch.bfloat16)` for the pair (not for `exact`). Each weight now has two
 #    bytes, but does a token take half the time?
 #

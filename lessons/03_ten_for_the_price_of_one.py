@@ -77,7 +77,7 @@ print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
 # call multiplies the matrix by a matrix of ten columns and fetches it only once. The results are
 # the same. Where "ms a token" no longer falls, arithmetic has become the limit, and v(m) rises in
 # proportion to m. That is the flat part of the roofline in *One token per call*; on some machines
-# it begins beyond the last row of the table.
+# it begins beyond the last line of the table.
 #
 # (v(2) may even come out slightly below 1, since torch uses different programs for one vector and
 # for two.)
@@ -85,7 +85,7 @@ print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
 # %%
 weight = target.head.weight                                     # (V, C)
 x = torch.linspace(-1, 1, 10 * weight.shape[1]).view(10, -1)    # ten vectors
-ten_times = torch.stack([weight @ row for row in x])
+ten_times = torch.stack([weight @ vector for vector in x])
 at_once = x @ weight.T
 assert torch.allclose(ten_times, at_once, atol=1e-4)
 
@@ -93,9 +93,9 @@ assert torch.allclose(ten_times, at_once, atol=1e-4)
 # ## Are the answers the same?
 #
 # Now we take ten tokens of a real text and compare one call on ten tokens with ten calls on one
-# token. Each row of the result is the distribution after one of the ten tokens: row 0 belongs to
-# the first of them and row 9 to the last. We use float64 again, so a difference above 1e-12 would
-# be a mistake and not rounding.
+# token. The result is ten distributions: number 0 is the one after the first of the ten tokens, and
+# number 9 the one after the last. We use float64 again, so a difference above 1e-12 would be a
+# mistake and not rounding.
 
 # %%
 exact = load_pair(dtype=torch.float64).target
@@ -106,13 +106,13 @@ prompt, ten = ids[:-10], ids[-10:]
 
 @torch.inference_mode()
 def distributions(*parts):
-    """Read each part in one call, after the prompt -> (10, V): a row for each of the ten tokens."""
+    """Read each part in one call, after the prompt -> (10, V): what follows each of ten tokens."""
     cache = exact.new_cache(1, len(ids))
-    rows = []
+    found = []
     for part in (prompt, *parts):
-        rows.append(probs(exact(torch.tensor([part]), cache)[0]))
+        found.append(probs(exact(torch.tensor([part]), cache)[0]))
         cache.length += len(part)                               # explained in "The cache"
-    return torch.cat(rows[1:])                                  # without the prompt's own rows
+    return torch.cat(found[1:])                                 # without those in the prompt
 
 
 one_call = distributions(ten)
@@ -165,8 +165,8 @@ cache = exact.new_cache(1, 7)
 cache.length += 3
 mask = cache.causal_mask(cache.next_slots(4), 7)[0]             # (4, 7), nanospec/cache.py
 print("\ntokens 3 to 6, and to which of the tokens 0 to 6 each of them attends (o):")
-for row in mask.tolist():
-    print("  ", " ".join("o" if seen else "." for seen in row))
+for line in mask.tolist():
+    print("  ", " ".join("o" if seen else "." for seen in line))
 
 # %% [markdown]
 # *Answer:* to four of them: the three tokens before it, and itself.
@@ -188,33 +188,32 @@ for i in range(4):
 # %% [markdown]
 # ## What if one of the ten is wrong?
 #
-# The row of a token cannot know what follows the token. Other tokens may stand there, or none at
-# all. To see this, we replace one of the ten tokens and ask again in one call. Total variation
-# measures how far each row's distribution moves.
+# The distribution after a token cannot know what follows it. Other tokens may stand there, or none
+# at all. To see this, we replace one of the ten tokens and ask again in one call. Total variation
+# measures how far each distribution moves.
 #
-# *Guess first:* which rows move if we replace token 6 of the tokens 0 to 9?
+# *Guess first:* which distributions move if we replace token 6 of the tokens 0 to 9?
 
 # %%
 place = 6
 other = (ten[place] + 1) % exact.config.vocab_size              # any other token
 wrong = ten[:place] + [other] + ten[place + 1:]
 moved = ((distributions(wrong) - one_call).abs().sum(-1) / 2).tolist()
-table(["row", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for far in moved]]],
+table(["after token", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for far in moved]]],
       f"total variation; token {place} was replaced")
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
-# *Answer:* rows 6 to 9, that of the replaced token and those after it. The others do not move at
-# all.
+# *Answer:* 6 to 9, that after the replaced token and all later ones. The others do not move at all.
 #
-# A wrong draft token does no harm to the rows before it, and those answers can be used. The rows
-# from the wrong token onward belong to a different text and must be thrown away. This is all that
+# A wrong draft token does no harm to the distributions before it, and they can be used. Those from
+# the wrong token onward belong to a different text and must be thrown away. This is all that
 # speculative decoding needs from the target.
 #
 # ## The picture
 #
 # On the left, v(m) lies between the lines "a call for each token" and "further tokens are free". On
-# the right you see which rows a replaced token moves.
+# the right you see which distributions a replaced token moves.
 
 # %%
 figures.ten_in_one_call(v, moved, place)
@@ -226,15 +225,15 @@ quiet.tell("v(5) was 1.24 and v(7) 1.34, in float16 (one core of an Intel Xeon)"
 # 1. v(m) is the time of a call on m tokens divided by that of a call on one, and it stays well
 #    below m.
 # 2. One call on ten tokens gives the same distributions as ten calls on one.
-# 3. A row sees its own token and those before it. A wrong token spoils its own row and all later
-#    rows.
+# 3. The distribution after a token depends on this token and those before it. A wrong token spoils
+#    that after itself and all later ones.
 #
 # ## Change this and run again
 #
 # 1. Write `context = 4096`: a longer text, the same weights. Does v(10) fall or rise?
-# 2. Write `target = draft` right below the line with `load_pair()`. Is the v(m) of a small model
-#    better, worse, or about the same?
-# 3. Write `place = 0`, then `place = 9`. How many rows move?
+# 2. Write `target = draft_model` right below the line with `load_pair()`. Is the v(m) of a small
+#    model better, worse, or about the same?
+# 3. Write `place = 0`, then `place = 9`. How many distributions move?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

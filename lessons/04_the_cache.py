@@ -70,7 +70,7 @@ print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} 
 #
 # ## The library's cache: slots, and one number
 #
-# The cache of `nanospec/cache.py` is a row of *slots*, each with room for the keys and values of
+# The cache of `nanospec/cache.py` is a line of *slots*, each with room for the keys and values of
 # one token. The number `length` says how many slots hold the text. (It is a tensor with one number
 # for each text, and we have one text.) Three rules apply:
 #
@@ -85,9 +85,9 @@ print(f"{t} tokens: {computed_again} keys computed without a cache, {len(keys)} 
 # %%
 def read(model, cache, ids):
     """One call on ids, into the slots from `length` on -> (T, V): the distribution after each."""
-    rows = probs(model(torch.tensor([ids]), cache)[0])
+    p = probs(model(torch.tensor([ids]), cache)[0])
     cache.length += len(ids)
-    return rows
+    return p
 
 
 def again(model, text):
@@ -215,8 +215,8 @@ assert [differences[name][0] < 1e-12 for name in names] == [False, True]
 # %%
 def round_by_hand(cache, text, drafted, accepted, token):
     """One round of the target. `accepted` draft tokens are accepted -> the longer text."""
-    rows = read(target, cache, [text[-1], *drafted])            # 1 + gamma tokens, in one call
-    assert (rows[0] - again(target, text)).abs().max() < 1e-12  # row 0: after the text so far
+    p = read(target, cache, [text[-1], *drafted])               # 1 + gamma tokens, in one call
+    assert (p[0] - again(target, text)).abs().max() < 1e-12     # p[0]: after the text so far
     cache.length -= len(drafted) - accepted                     # take back what is rejected
     return [*text, *drafted[:accepted], token]
 
@@ -277,10 +277,10 @@ figures.slots(named, first=len(prompt) - 4)
 #
 # ## Change this and run again
 #
-# 1. Take back one token too *many*: write `len(drafted) + 1` in the row named "all". An assert
+# 1. Take back one token too *many*: write `len(drafted) + 1` in the line named "all". An assert
 #    complains. Is this mistake better or worse than one too few?
 # 2. Fill the stale slots with rubbish: below `cache.length -= back`, write
-#    `cache.k[0][:, int(cache.length):] = 1e9`. Which rows of the table change?
+#    `cache.k[0][:, int(cache.length):] = 1e9`. Which lines of the table change?
 # 3. Write `(0, 0, 0)` in place of `(2, 4, 0)`. What does a round leave in the cache if it accepts
 #    nothing?
 #

@@ -34,12 +34,12 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # %% [markdown]
 # ## Throw away what is too much
 #
-# Compare the two distributions. The draft proposes tokens 2 and 3 too often, and tokens 0 and 1 too
-# seldom. We can throw draft tokens away, but we cannot make more of them.
+# Compare the two distributions. The draft model proposes tokens 2 and 3 too often, and tokens 0 and
+# 1 too seldom. We can throw draft tokens away, but we cannot make more of them.
 #
 # So we look for the token that is scarcest among the draft tokens: the one with the greatest
 # p_target / q_draft. It is token 1, which the target wants .30 / .10 = 3 times as often as the
-# draft proposes it. We call this ratio C, so C = 3 here.
+# draft model proposes it. We call this ratio C, so C = 3 here.
 #
 # Accept every token 1, and throw away other tokens until they are as scarce as token 1. That means
 # a coin for each draft token x, with the threshold p_target(x) / (C * q_draft(x)): this is the
@@ -57,14 +57,15 @@ drafted = 100 * C * q_draft
 accepted = drafted * threshold
 assert torch.allclose(accepted, 100 * p_target)     # 100 accepted tokens, as the target wants them
 
-rows = []
+lines = []
 for x in range(len(p_target)):
-    rows.append([x, f"{p_target[x]:.2f}", f"{q_draft[x]:.2f}", f"{p_target[x] / q_draft[x]:.2f}",
-                 f"{threshold[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
-rows.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "", f"{drafted.sum():.0f}",
+    lines.append([x, f"{p_target[x]:.2f}", f"{q_draft[x]:.2f}", f"{p_target[x] / q_draft[x]:.2f}",
+                  f"{threshold[x]:.3f}", f"{drafted[x]:.0f}", f"{accepted[x]:.0f}"])
+lines.append(["all", f"{p_target.sum():.2f}", f"{q_draft.sum():.2f}", "", "",
+              f"{drafted.sum():.0f}",
              f"{accepted.sum():.0f}"])
 table(["token", "p_target", "q_draft", "p_target / q_draft", "threshold", "drafted", "accepted"],
-      rows)
+      lines)
 
 # %% [markdown]
 # *Answer:* 100, which is 300 / C.
@@ -146,15 +147,15 @@ for x in range(len(p_target)):
 
 # %%
 truth = dict(enumerate(p_target.tolist()))
-rows = []
+lines = []
 for k in 1, 2, 3, 5:
     found, paths = walk(lambda dice: try_again(p_target, q_draft, OneRow(dice), most=k)[0])
     undecided = found.pop(None)
     decided = {token: probability / (1 - undecided) for token, probability in found.items()}
     off = distance(decided, truth)[1]           # total variation
     assert off < 1e-12
-    rows.append([k, paths, f"{undecided:.4f}", f"{(1 - 1 / C) ** k:.4f}", f"{off:.0e}"])
-table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off by"], rows,
+    lines.append([k, paths, f"{undecided:.4f}", f"{(1 - 1 / C) ** k:.4f}", f"{off:.0e}"])
+table(["tries at most", "paths", "undecided", "(1 - 1/C)^k", "decided tokens off by"], lines,
       "off by: total variation from p_target; 1e-16 is the last digit of a float, so it means 0")
 
 # %% [markdown]
@@ -222,9 +223,9 @@ figures.tries(p_target, q_draft, C, overlap_text, C_text)
 # %% [markdown]
 # *Answer:* the largest of the three is the nearest. Look at the picture
 # (`lessons/out/rejection_sampling.png`) and at the token that causes the large C. The target seldom
-# wants it, and the draft proposes it far more seldom still. This one token determines C at that
-# place, and C divides the thresholds of *all* tokens. All of them are rejected again and again for
-# the sake of one rare token.
+# wants it, and the draft model proposes it far more seldom still. This one token determines C at
+# that place, and C divides the thresholds of *all* tokens. All of them are rejected again and again
+# for the sake of one rare token.
 #
 # ## Three things to know
 #
@@ -234,7 +235,7 @@ figures.tries(p_target, q_draft, C, overlap_text, C_text)
 #
 # ## Change this and run again
 #
-# 1. Take a nearly perfect draft: `q_draft` = [.50, .30, .195, .005]. What is C now, and why?
+# 1. Take a nearly perfect draft model: `q_draft` = [.50, .30, .195, .005]. What is C now, and why?
 # 2. In `try_again`, write `C = 6` in place of the line with `max`, then `C = 1.5`. Which of them is
 #    still exact, and what does it cost?
 # 3. Write `top_k=20` inside both `probs(...)`, so that only the 20 likeliest tokens stay. What

@@ -30,7 +30,7 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # ## One hundred rounds, by hand
 #
 # We begin with two tokens, A and B. The target wants both equally often, so p_target = [.50, .50].
-# The draft proposes A too often, with q_draft = [.80, .20].
+# The draft model proposes A too often, with q_draft = [.80, .20].
 #
 # We play 100 rounds, as if every probability came out exactly. Each round must produce one token.
 #
@@ -59,11 +59,12 @@ missing = wanted - accepted
 assert torch.isclose(rejected.sum(), missing.sum())     # as many places as tokens to put there
 
 columns = [wanted, drafted, accepted, rejected, missing, accepted + missing]
-rows = []
+lines = []
 for x in range(4):
-    rows.append([x, *[f"{column[x]:.4g}" for column in columns]])
-rows.append(["all", *[f"{column.sum():.4g}" for column in columns]])
-table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepted + missing"], rows)
+    lines.append([x, *[f"{column[x]:.4g}" for column in columns]])
+lines.append(["all", *[f"{column.sum():.4g}" for column in columns]])
+table(["token", "wanted", "drafted", "accepted", "rejected", "missing", "accepted + missing"],
+      lines)
 
 # %% [markdown]
 # *Answer:* 35 and 10 of the first two kinds, and 15 and 5 of the others. Token 0 is missing 15
@@ -111,7 +112,7 @@ def accept_or_replace(p_target, q_draft, dice):
 
 # %%
 def accept_or_redraw(p_target, q_draft, dice):
-    """WRONG: what the draft already covers is drawn a second time."""
+    """WRONG: what the draft model already covers is drawn a second time."""
     x = dice.pick(q_draft)
     if dice.flip(p_target[x] / q_draft[x]):
         return x
@@ -122,20 +123,21 @@ def accept_or_redraw(p_target, q_draft, dice):
 # *Answer:* A 50 + 15 = 65 times, and B 20 + 15 = 35 times.
 #
 # Now we walk both rules: every outcome of every decision is tried, and the probabilities are added
-# up. The numbers are exact, so watch the rows of "accept or redraw".
+# up. The numbers are exact, so watch the lines of "accept or redraw".
 
 # %%
 rules = {"accept or replace": accept_or_replace, "accept or redraw": accept_or_redraw}
 two = torch.tensor([.5, .5], dtype=torch.float64), torch.tensor([.8, .2], dtype=torch.float64)
 off = {}                        # total variation from p_target: of each rule, for the four tokens
-rows = []
+lines = []
 for name, rule in rules.items():
     for wanted, proposed in (two, (p_target, q_draft)):
         found, _ = walk(lambda dice: rule(wanted, proposed, OneRow(dice)))
         off[name] = distance(found, dict(enumerate(wanted.tolist())))[1]
-        rows.append([name, [round(p, 4) for p in wanted.tolist()],
-                     [round(found[token], 4) for token in sorted(found)], f"{off[name]:.2g}"])
-table(["rule", "p_target", "comes out as", "off by"], rows, "off by: total variation from p_target")
+        lines.append([name, [round(p, 4) for p in wanted.tolist()],
+                      [round(found[token], 4) for token in sorted(found)], f"{off[name]:.2g}"])
+table(["rule", "p_target", "comes out as", "off by"], lines,
+      "off by: total variation from p_target")
 assert off["accept or replace"] < 1e-12 < off["accept or redraw"]
 
 figures.replacements(p_target, q_draft)
@@ -207,10 +209,10 @@ table(["rule", "tries", "accepted at first", "tries, text", "accepted at first, 
 #
 # ## Change this and run again
 #
-# 1. Take a nearly perfect draft, `q_draft` = [.50, .30, .195, .005], as in *Rejection sampling*.
-#    How many draft tokens does each of the two exact rules accept now?
+# 1. Take a nearly perfect draft model, `q_draft` = [.50, .30, .195, .005], as in *Rejection
+#    sampling*. How many draft tokens does each of the two exact rules accept now?
 # 2. In `accept_or_redraw`, draw from `(q_draft - p_target).clamp(min=0)`, which is what the draft
-#    proposes too often. Whose distribution comes out?
+#    model proposes too often. Whose distribution comes out?
 # 3. Write `top_k=20` inside both `probs(...)`. Rejection sampling breaks down there. Does this rule
 #    as well?
 #

@@ -6,7 +6,7 @@
 # In *Accept or replace*, a walk showed that the rule is exact, and this lesson explains why.
 #
 # *Lossless* means that every token comes out with exactly the probability that the target gives it.
-# Nothing is lost, whatever the draft proposes. Only the speed depends on the draft.
+# Nothing is lost, whatever the draft model proposes. Only the speed depends on the draft model.
 #
 # We look at the rule in three ways: as a picture, as a list of everything that can happen, and in
 # the library's own code. To repeat it: a draft token is accepted with probability min(1, p_target /
@@ -27,7 +27,7 @@ from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 
 # %% [markdown]
-# ## Four tokens, four drafts
+# ## Four tokens, four draft models
 #
 # The text is "for x in", and four tokens may come next. The target never writes "def" there, so its
 # probability is 0.
@@ -38,7 +38,7 @@ from nanospec.speculate import verify
 # %%
 names = ["range", "items", "zip", "def"]
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
-drafts = {
+q_drafts = {
     "perfect": torch.tensor([.6, .3, .1, 0], dtype=torch.float64),
     "good": torch.tensor([.55, .25, .2, 0], dtype=torch.float64),
     "bad": torch.tensor([.2, .2, .5, .1], dtype=torch.float64),
@@ -63,13 +63,14 @@ def accept_or_replace(p_target, q_draft, dice):
 #
 # - The *overlap*: what both have, min(p_target, q_draft).
 # - The *residual*: what only the target has, max(0, p_target - q_draft).
-# - The *excess*: what only the draft has, max(0, q_draft - p_target).
+# - The *excess*: what only the draft model has, max(0, q_draft - p_target).
 #
 # Overlap + residual = p_target, and overlap + excess = q_draft. Each of the two distributions adds
 # up to 1. The whole residual and the whole excess are therefore equally large: 1 - the whole
 # overlap. (This is the total variation of the two.)
 #
-# *Guess first:* the bad draft is [.2, .2, .5, .1]. How large is its overlap with p_target in total?
+# *Guess first:* the bad draft model is [.2, .2, .5, .1]. How large is its overlap with p_target in
+# total?
 
 # %%
 def pieces(p_target, q_draft):
@@ -78,17 +79,17 @@ def pieces(p_target, q_draft):
     return overlap, p_target - overlap, q_draft - overlap
 
 
-rows = []
-overlap, residual, excess = pieces(p_target, drafts["bad"])
+lines = []
+overlap, residual, excess = pieces(p_target, q_drafts["bad"])
 columns = [overlap, residual, excess, overlap + residual, overlap + excess]
-assert torch.equal(columns[3], p_target) and torch.equal(columns[4], drafts["bad"])
+assert torch.equal(columns[3], p_target) and torch.equal(columns[4], q_drafts["bad"])
 for y, name in enumerate(names):
-    rows.append([name, *[f"{column[y]:.2f}" for column in columns]])
-rows.append(["all", *[f"{column.sum():.2f}" for column in columns]])
-table(["the bad draft", "overlap", "residual", "excess", "overlap + residual", "overlap + excess"],
-      rows, "overlap + residual is p_target; overlap + excess is q_draft")
+    lines.append([name, *[f"{column[y]:.2f}" for column in columns]])
+lines.append(["all", *[f"{column.sum():.2f}" for column in columns]])
+table(["token", "overlap", "residual", "excess", "overlap + residual", "overlap + excess"],
+      lines, "overlap + residual is p_target; overlap + excess is q_draft")
 
-figures.laid_over(names, p_target, {kind: drafts[kind] for kind in ("good", "bad")})
+figures.laid_over(names, p_target, {kind: q_drafts[kind] for kind in ("good", "bad")})
 print("to play with, in a browser:", page("node"))
 
 # %% [markdown]
@@ -111,12 +112,12 @@ print("to play with, in a browser:", page("node"))
 # 4. A replacement is therefore drawn with the same probability. That is also the total size of the
 #    residual, the orange pieces.
 # 5. It is drawn in proportion to the orange pieces, so each orange piece is filled exactly. (For
-#    "range" with the bad draft: a replacement with probability .50, times its share .40 / .50,
-#    gives .40.)
+#    "range" with the bad draft model: a replacement with probability .50, times its share .40 /
+#    .50, gives .40.)
 # 6. Green + orange = p_target(y).
 #
-# The draft decides how large the green part is. The sum does not depend on it. Try it on the page
-# that the cell has linked (it has five other tokens): drag the bars of q_draft until hardly
+# The draft model decides how large the green part is. The sum does not depend on it. Try it on the
+# page that the cell has linked (it has five other tokens): drag the bars of q_draft until hardly
 # anything is accepted, and then until everything is. The output stays where it is.
 #
 # ## Everything that can happen
@@ -145,16 +146,16 @@ def ways(p_target, q_draft):
 
 
 # %% [markdown]
-# Here are all ways of the bad draft. Every line shows the probability of the draft token, times the
-# coin, times (after a rejection) the replacement.
+# Here are all ways of the bad draft model. Every line shows the probability of the draft token,
+# times the coin, times (after a rejection) the replacement.
 #
-# *Guess first:* the draft proposes "zip" most often. How often do "zip" and "def" come out?
+# *Guess first:* the draft model proposes "zip" most often. How often do "zip" and "def" come out?
 
 # %%
 print()
 for y, name in enumerate(names):
     total = 0
-    for x, accepted, token, along in ways(p_target, drafts["bad"]):
+    for x, accepted, token, along in ways(p_target, q_drafts["bad"]):
         if token == y:
             end = "accepted" if accepted else f"rejected, {name} drawn"
             product = " x ".join(f"{number:.2f}" for number in along)
@@ -179,7 +180,7 @@ for y, name in enumerate(names):
 def library(p_target, q_draft, dice):
     """One draft token through `verify` -> (was it accepted, the token that comes out)."""
     x = dice.dice.pick(q_draft[None])               # dice.dice: the library's own, for many texts
-    no_draft = torch.zeros_like(q_draft)            # row 0, the text's last token: not drafted
+    no_draft = torch.zeros_like(q_draft)            # node 0, the text's last token: not drafted
     certain = torch.zeros_like(p_target)
     certain[0] = 1.0                                # after an accepted draft token: always token 0
     draft = Draft(x.expand(1, 2), torch.stack([no_draft, q_draft])[None])
@@ -209,21 +210,22 @@ def compare(p_target, q_draft, rules):
 
 
 # %% [markdown]
-# We apply it to the four drafts, and to our own pair of models after two prompts. The pair has
-# 1,024 tokens, too many to walk `verify` in a lesson, so there we only add up our list. In addition
-# we walk the pair restricted to the target's 6 likeliest tokens.
+# We apply it to the four draft models, and to our own pair of models after two prompts. The pair
+# has 1,024 tokens, too many to walk `verify` in a lesson, so there we only add up our list. In
+# addition we walk the pair restricted to the target's 6 likeliest tokens.
 #
-# Two drafts are special:
+# Two draft models are special:
 #
-# - The hopeless draft: nothing is accepted. The residual is p_target, as if there were no draft.
-# - The perfect draft: everything is accepted. The residual is empty, and nothing is ever drawn from
-#   it.
+# - The hopeless draft model: nothing is accepted. The residual is p_target, as if nothing had been
+#   drafted.
+# - The perfect draft model: everything is accepted. The residual is empty, and nothing is ever
+#   drawn from it.
 #
-# *Guess first:* is any row off, and how often is the good draft's token accepted?
+# *Guess first:* is any line off, and how often is the good draft model's token accepted?
 
 # %%
 target, draft_model, tokenizer = load_pair()
-cases = [(kind, p_target, q_draft) for kind, q_draft in drafts.items()]
+cases = [(kind, p_target, q_draft) for kind, q_draft in q_drafts.items()]
 for prompt in "for x in", "import os\n\ndef":
     ids = torch.tensor([tokenizer.encode(prompt)])
     with torch.inference_mode():
@@ -232,32 +234,32 @@ for prompt in "for x in", "import os\n\ndef":
     cases.append((f"the pair, {prompt!r}, top 6", probs(of_target[six]), probs(of_draft[six])))
     cases.append((f"the pair, {prompt!r}, all", probs(of_target), probs(of_draft)))
 
-rows = []
+lines = []
 for name, wanted, proposed in cases:
     rules = [accept_or_replace, library] if len(wanted) < 10 else []
     p_accepted, overlap, count, off = compare(wanted, proposed, rules)
     assert off < 1e-12 and abs(p_accepted - overlap) < 1e-12
-    rows.append([name, f"{p_accepted:.4f}", f"{overlap:.4f}", f"{count:,}", f"{off:.1g}"])
-table(["draft", "P(accepted)", "overlap", "ways", "off by"], rows,
+    lines.append([name, f"{p_accepted:.4f}", f"{overlap:.4f}", f"{count:,}", f"{off:.1g}"])
+table(["draft model", "P(accepted)", "overlap", "ways", "off by"], lines,
       "off by: total variation from p_target (1e-16 is rounding)")
 
 # %% [markdown]
-# *Answer:* no row is off, except for the rounding of the last digit. The good draft's token is
-# accepted with .90, its overlap: .55 + .25 + .10.
+# *Answer:* no line is off, except for the rounding of the last digit. The good draft model's token
+# is accepted with .90, its overlap: .55 + .25 + .10.
 #
 # ## Three things to know
 #
 # 1. The overlap is accepted, the excess is rejected, and replacements fill the residual.
-# 2. Excess and residual are equally large, so the sum is exactly p_target with any draft.
-# 3. A bad draft costs speed, but it never costs quality.
+# 2. Excess and residual are equally large, so the sum is exactly p_target with any draft model.
+# 3. A bad draft model costs speed, but it never costs quality.
 #
 # ## Change this and run again
 #
-# 1. In the last cell, write `compare(proposed, wanted, rules)`, so that target and draft change
-#    places, and see which columns change.
+# 1. In the last cell, write `compare(proposed, wanted, rules)`, so that target and draft model
+#    change places, and see which columns change.
 # 2. In `accept_or_replace`, write `dice.flip(0.9 * p_target[x] / q_draft[x])`. It accepts less, but
-#    is it safer? (And why does it stop at the perfect draft?)
-# 3. Put `drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`. It is
+#    is it safer? (And why does it stop at the perfect draft model?)
+# 3. Put `q_drafts["hair"] = p_target.nextafter(p_target + 1)` before the line `cases = ...`. It is
 #    p_target, but greater by a hair. Which rule stops with an error, and what saves `verify`?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

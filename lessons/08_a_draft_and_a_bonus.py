@@ -54,17 +54,17 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would only wa
 
 # %%
 example = [("a", .50, .60, .71), ("b", .80, .60, .40), ("c", .40, .10, .62), ("d", .30, .30, .18)]
-verdict, rows = "accepted", []
+verdict, lines = "accepted", []
 for token, drafted, wanted, u in example:
     threshold = min(1, wanted / drafted)
     if verdict != "accepted":
         verdict = "never judged"                    # there was a rejection before
     elif u >= threshold:
         verdict = "rejected"
-    rows.append([token, f"{drafted:.2f}", f"{wanted:.2f}", f"{threshold:.2f}", f"{u:.2f}",
-                 verdict])
-table(["draft token", "q_draft", "p_target", "threshold", "u", "verdict"], rows)
-assert [row[-1] for row in rows] == ["accepted", "accepted", "rejected", "never judged"]
+    lines.append([token, f"{drafted:.2f}", f"{wanted:.2f}", f"{threshold:.2f}", f"{u:.2f}",
+                  verdict])
+table(["draft token", "q_draft", "p_target", "threshold", "u", "verdict"], lines)
+assert [line[-1] for line in lines] == ["accepted", "accepted", "rejected", "never judged"]
 
 # %% [markdown]
 # *Answer:* d is never judged. The round writes three tokens, a, b and a replacement for c, with a
@@ -100,12 +100,12 @@ def draft_and_score(target, draft_model, ids, gamma, dice):
     for _ in range(gamma):                                          # NEW: gamma draft tokens
         q_draft.append(distributions(draft_model, *ids, *tokens)[-1])  # each sees those before it
         tokens.append(dice.pick(q_draft[-1]))
-    p_target = distributions(target, *ids, *tokens)[-gamma - 1:]    # NEW: one call, gamma + 1 rows
+    p_target = distributions(target, *ids, *tokens)[-gamma - 1:]    # NEW: all in one call
     return tokens, q_draft, p_target
 
 
 # %% [markdown]
-# Row i of p_target belongs to the place of draft token i (counted from 0). The last row,
+# p_target[i] is the distribution at the place of draft token i (counted from 0). The last one,
 # p_target[gamma], belongs to the place after the last draft token.
 #
 # ## The round
@@ -142,8 +142,8 @@ def write(play_round, target, draft_model, ids, gamma, new, dice):
 #
 # - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
 #   draft token is wasted. But the next one was drafted for a different text.
-# - *Bonus from the draft.* The draft model adds the last token, and nothing verifies it.
-# - *Replacement from the last row.* It takes p_target from the wrong row, `-1` in place of `i`.
+# - *Bonus from the draft model.* It adds the last token, and nothing verifies it.
+# - *Replacement from the last place.* It takes p_target at the wrong place, `-1` in place of `i`.
 
 # %%
 def goes_on_after_a_rejection(target, draft_model, ids, gamma, dice):
@@ -154,7 +154,7 @@ def goes_on_after_a_rejection(target, draft_model, ids, gamma, dice):
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
-def bonus_from_the_draft(target, draft_model, ids, gamma, dice):
+def bonus_from_the_draft_model(target, draft_model, ids, gamma, dice):
     tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
@@ -163,26 +163,26 @@ def bonus_from_the_draft(target, draft_model, ids, gamma, dice):
     return tokens, gamma, dice.pick(distributions(draft_model, *ids, *tokens)[-1])
 
 
-def replacement_from_the_last_row(target, draft_model, ids, gamma, dice):
+def replacement_from_the_last_place(target, draft_model, ids, gamma, dice):
     tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
-            return tokens, i, dice.pick((p_target[-1] - q_draft[i]).clamp(min=0))   # WRONG: the row
+            return tokens, i, dice.pick((p_target[-1] - q_draft[i]).clamp(min=0))   # WRONG: -1
     return tokens, gamma, dice.pick(p_target[gamma])
 
 
 # %% [markdown]
 # ## A rewriting that is right
 #
-# The library handles many texts at once and avoids the `if` with a small trick. It appends one more
-# row to q_draft that is all zeros, because no token is proposed there. The residual at that place
-# is max(0, p_target - 0), which is p_target itself. The bonus token becomes a draw from a residual
-# too, and one line makes both.
+# The library handles many texts at once and avoids the `if` with a small trick. It appends
+# zeros to q_draft for the place after the draft, because no token is proposed there. The residual
+# at that place is max(0, p_target - 0), which is p_target itself. The bonus token becomes a draw
+# from a residual too, and one line makes both.
 
 # %%
 def bonus_as_a_residual(target, draft_model, ids, gamma, dice):
     tokens, q_draft, p_target = draft_and_score(target, draft_model, ids, gamma, dice)
-    q_draft.append(torch.zeros_like(q_draft[0]))                        # the row of zeros
+    q_draft.append(torch.zeros_like(q_draft[0]))                        # zeros after the draft
     accepted = 0
     for i, x in enumerate(tokens):
         if not dice.flip(p_target[i, x] / q_draft[i][x]):
@@ -201,11 +201,11 @@ def bonus_as_a_residual(target, draft_model, ids, gamma, dice):
 # The models must be tiny for that. A `TableModel` is a language model that consists of a table of
 # random distributions, here over 3 tokens. `big` is the target and `small` is the draft model.
 #
-# We also walk the library's `speculate`, which yields a `Round` after each target call. A *row* is
+# We also walk the library's `speculate`, which yields a `Round` after each target call. A *node* is
 # a place in its draft, and we use three of its attributes:
 #
-# - `tokens`: row 0 is the last token of the text, and the other rows are the draft tokens.
-# - `path`: the rows that were accepted.
+# - `tokens`: node 0 is the last token of the text, and the other nodes are the draft tokens.
+# - `path`: the nodes that were accepted.
 # - `token`: the replacement or the bonus token.
 
 # %%
@@ -216,7 +216,7 @@ def library(dice):
     """The rounds of nanospec/speculate.py, as `write` returns them."""
     rounds = []
     for done in speculate(big, ModelDrafter(small, 2), start, 4, dice=dice):
-        rounds.append((*done.tokens[1:len(done.path) + 1], done.token))     # row 0 is the text's
+        rounds.append((*done.tokens[1:len(done.path) + 1], done.token))     # node 0 is the text's
     return tuple(rounds)
 
 
@@ -245,18 +245,18 @@ def measure(play):
 # %%
 by_hand = [("a round, by hand", round_by_hand), ("bonus as a residual", bonus_as_a_residual),
            ("goes on after a rejection", goes_on_after_a_rejection),
-           ("bonus from the draft", bonus_from_the_draft),
-           ("replacement from the last row", replacement_from_the_last_row)]
+           ("bonus from the draft model", bonus_from_the_draft_model),
+           ("replacement from the last place", replacement_from_the_last_place)]
 found = {"nanospec/speculate.py": measure(library)}
 for name, play_round in by_hand:
     found[name] = measure(lambda dice: write(play_round, big, small, start, 2, 4, OneRow(dice)))
 
-rows = []
+lines = []
 for name, (paths, per_call, *offs) in found.items():
     shown = ["< 1e-12" if off < 1e-12 else f"{off:.3f}" for off in offs]
-    rows.append([name, f"{paths:,}", f"{per_call:.2f}", *shown])
+    lines.append([name, f"{paths:,}", f"{per_call:.2f}", *shown])
 table(["version", "paths", "tokens per target call", "first token off by", "four tokens off by"],
-      rows)
+      lines)
 
 # %% [markdown]
 # *Answer:* only the third mistake shows in the first token, and the first one writes the most
@@ -318,11 +318,11 @@ for history, weights in following.items():
     histories[text].append((history, sum(weights), shares))
 
 text = max(histories, key=lambda text: len(histories[text]))
-rows = [[name, f"{weight:.4f}", *[f"{share:.4f}" for share in shares]]
-        for name, weight, shares in histories[text]]
+lines = [[name, f"{weight:.4f}", *[f"{share:.4f}" for share in shares]]
+         for name, weight, shares in histories[text]]
 wanted = distributions(big, *start, *text)[-1]
-rows.append(["p_target after this text", "", *[f"{p:.4f}" for p in wanted]])
-table(["history", "how often", "token 0 follows", "token 1", "token 2"], rows)
+lines.append(["p_target after this text", "", *[f"{p:.4f}" for p in wanted]])
+table(["history", "how often", "token 0 follows", "token 1", "token 2"], lines)
 
 # %% [markdown]
 # *Answer:* no. The histories are unequally frequent, and after each of them the next token has the
@@ -337,9 +337,9 @@ table(["history", "how often", "token 0 follows", "token 1", "token 2"], rows)
 # multiplies from left to right, so everything after the first 0 becomes 0. (It also flips coins
 # that we never flip. That is why it has more paths in the table above, with the same text.)
 #
-# Our last line, for the bonus token, has no counterpart. `verify` appends the row of zeros, as
-# `bonus_as_a_residual` does: `F.pad` makes it. In the library, row 0 of a draft is the text's last
-# token, so the draft tokens begin at row 1.
+# Our last line, for the bonus token, has no counterpart. `verify` appends the zeros, as
+# `bonus_as_a_residual` does: `F.pad` makes it. In the library, node 0 of a draft is the text's last
+# token, so the draft tokens begin at node 1.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted
@@ -391,8 +391,8 @@ for done in speculate(target, ModelDrafter(draft_model, 4), ids, 33, temperature
     words = [repr(tokenizer.decode([token])) for token in [*done.tokens[1:], done.token]]
     shown.append(list(zip(kinds, words)))
 
-for number, row in enumerate(shown[:4], start=1):
-    print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in row))
+for number, line in enumerate(shown[:4], start=1):
+    print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in line))
 print(f"33 tokens in {len(shown)} target calls")
 figures.round_by_round(shown)
 
@@ -403,8 +403,8 @@ figures.round_by_round(shown)
 # ## Which public bug is this?
 #
 # Here is a round as a public program had it, in our own words, and one line of it is wrong.
-# `target` and `draft` give logits here, and `off_by`, in kit.py, walks texts of three tokens that
-# are written with it.
+# `target` and `draft_model` give logits here, and `off_by`, in kit.py, walks texts of three tokens
+# that are written with it.
 #
 # *Guess first:* which line is wrong, and what does it do to the text?
 
@@ -428,8 +428,8 @@ assert off_by(public_round, new=1) < 1e-12                          # its first 
 assert bug_off > 0.001
 
 # %% [markdown]
-# *Answer:* the line of `n`. The coins are a column, one row for each, and the product runs along an
-# axis of length 1. So only the first coin counts: if it accepts, the whole draft does. The first
+# *Answer:* the line of `n`. The coins are a column, one below the other, and the product runs along
+# an axis of length 1. So only the first coin counts: if it accepts, the whole draft does. The first
 # token is right, and those after it are not. (`only-first-test-counts`:
 # lucidrains/speculative-decoding, before a536030.)
 #
@@ -442,8 +442,8 @@ assert bug_off > 0.001
 #
 # ## Change this and run again
 #
-# 1. Give the draft the target's own table by writing `seed=49` twice. Which mistakes can you still
-#    see?
+# 1. Give the draft model the target's own table by writing `seed=49` twice. Which mistakes can you
+#    still see?
 # 2. Write the seeds 5 and 55 in place of 49 and 99. Which mistake does this pair not show?
 # 3. In `round_by_hand`, leave out the bonus: the last line becomes
 #    `return tokens, gamma - 1, tokens[-1]`. What changes, the text or the speed?

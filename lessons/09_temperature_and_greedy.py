@@ -62,17 +62,17 @@ def by_powers(p, temperature):
     return powers / powers.sum()
 
 
-def row_of(name, p):
-    """A row of the table: the name, and a number for each token."""
+def line_of(name, p):
+    """A line of the table: the name, and a number for each token."""
     return [name] + [f"{share:.3f}" for share in p.tolist()]
 
 
-rows = [row_of("as it is", as_it_is)]
+lines = [line_of("as it is", as_it_is)]
 for T in (0.5, 2):
     warped = probs(logits, temperature=T)
     assert torch.allclose(warped, by_powers(as_it_is, T))
-    rows.append(row_of(f"T = {T}", warped))
-table(["temperature", *names], rows)
+    lines.append(line_of(f"T = {T}", warped))
+table(["temperature", *names], lines)
 
 # %% [markdown]
 # *Answer:* it grows, from .05 to .12. A temperature above 1 makes a distribution flatter.
@@ -95,7 +95,7 @@ table(["temperature", *names], rows)
 cut = {"top-k 2": probs(logits, top_k=2),
        "top-p 0.9": probs(logits, top_p=0.9),
        "T = 0.5, top-p 0.9": probs(logits, temperature=0.5, top_p=0.9)}
-table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
+table(["what is kept", *names], [line_of(name, p) for name, p in cut.items()])
 
 # %% [markdown]
 # *Answer:* two. At T = 0.5 A and B hold .93 together, so they are enough.
@@ -107,8 +107,8 @@ table(["what is kept", *names], [row_of(name, p) for name, p in cut.items()])
 # and all others have 0. Such a distribution is called *one-hot*.
 
 # %%
-rows = [row_of(f"T = {T}", probs(logits, temperature=T)) for T in (1, 0.5, 0.25, 0.1, 0)]
-table(["temperature", *names], rows)
+lines = [line_of(f"T = {T}", probs(logits, temperature=T)) for T in (1, 0.5, 0.25, 0.1, 0)]
+table(["temperature", *names], lines)
 
 # %% [markdown]
 # No number can be divided by 0. At T = 0, `probs` therefore does not divide but writes down the
@@ -153,16 +153,16 @@ def by_probs(x):
 target, draft_model, tokenizer = load_pair()
 ids = tokenizer.encode(Path(kit.__file__).read_text())[:500]
 with torch.inference_mode():
-    of_target = target(torch.tensor([ids]))[0]          # logits (500, V), one row for each place
+    of_target = target(torch.tensor([ids]))[0]          # logits (500, V), one (V,) for each place
 
-rows, counts = [], {}
+lines, counts = [], {}
 for way in (by_exp, in_float16, in_bfloat16, by_probs):
     greedy = way(of_target)
     nan = int(greedy.isnan().any(-1).sum())
     torn = int((greedy.amax(-1) < 1).sum())             # no token has probability 1
     counts[way.__name__] = nan, torn
-    rows.append([way.__name__, nan, torn])
-table([f"of {len(ids)} places", "are nan", "have two first places"], rows)
+    lines.append([way.__name__, nan, torn])
+table([f"of {len(ids)} places", "are nan", "have two first places"], lines)
 
 # %% [markdown]
 # *Answer:* at all 500 of them.

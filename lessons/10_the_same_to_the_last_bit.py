@@ -32,14 +32,14 @@ target, draft_model, tokenizer = pair = load_pair(dtype=torch.float32)
 # %% [markdown]
 # ## A sum has an order
 #
-# Here is one product of a row and a column, as there are thousands in a call. Each has as many
+# Here is one product of two vectors, as there are thousands in a call. Each vector has as many
 # numbers as the target has channels. They are multiplied in pairs, and the products are added. We
 # add forwards, backwards, and as torch does. *Guess first:* how far are the three results apart, in
 # a data type with seven digits?
 
 # %%
 chance = torch.Generator().manual_seed(1)
-row, column = torch.randn(2, target.config.channels, generator=chance)
+a, b = torch.randn(2, target.config.channels, generator=chance)
 
 
 def added(numbers):
@@ -50,11 +50,11 @@ def added(numbers):
     return total
 
 
-ways = {"forwards": added(row * column), "backwards": added((row * column).flip(0)),
-        "as torch does": row @ column}
+ways = {"forwards": added(a * b), "backwards": added((a * b).flip(0)),
+        "as torch does": a @ b}
 table(["the sum", "float32"], [[name, f"{total.item():.6f}"] for name, total in ways.items()])
 of_a_call = sum(weight.shape[0] for weight in target.parameters() if weight.dim() == 2)
-print(f"a call on one token has {of_a_call:,} such products of a row and a column")
+print(f"a call on one token has {of_a_call:,} such products of two vectors")
 
 # %% [markdown]
 # *Answer:* the last digits differ. That is harmless as long as the numbers keep their seven digits.
@@ -129,7 +129,7 @@ table(["the target in", "against float32", "alone against five in a call"],
 # ## Whole numbers have no order
 #
 # Sums of whole numbers are exact, in any order. Many processors multiply whole numbers of 8 bits
-# faster than others, so there is a reason to use them, too: each row is rounded to -127 ... 127
+# faster than others, so there is a reason to use them, too: each vector is rounded to -127 ... 127
 # times a scale of its own.
 #
 # `quantise` (nanospec/fast/int8.py) does this to every product of a model. What is left that has an
@@ -149,7 +149,7 @@ if can_quantise(torch.device("cpu")):
     if isinstance(models[name], Steady):
         assert torch.equal(alone, five)
 else:
-    print("This processor has no exact products in 8 bits: the last row is left out.")
+    print("This processor has no exact products in 8 bits: the last line is left out.")
 table(["the target in", "against float32", "alone against five in a call"],
       [[name, f"{a:.2%}", f"{b:.4%}"] for name, (a, b) in found.items()])
 figures.the_same_to_the_last_bit(found)
@@ -181,7 +181,7 @@ assert same["float32"] == len(prompts)
 #
 # 1. The order of a sum is not part of a formula. Rounding between layers makes the difference as
 #    large as rounding itself, so "lossless" holds up to the rounding of the target.
-# 2. Sums of whole numbers are exact, so a row's product does not depend on the rows beside it.
+# 2. Sums of whole numbers are exact, so a vector's product does not depend on its neighbours.
 # 3. Bit for bit is a property of every operation of a model together. One that depends on the call
 #    is enough to lose it.
 #

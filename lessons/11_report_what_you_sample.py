@@ -13,7 +13,7 @@
 # - Which distribution is a draft token *drawn* from?
 # - Which distribution is *told* to the rule as q_draft?
 #
-# The rule cannot check the answers, since it only gets a token and two rows of numbers. We use the
+# The rule cannot check the answers, since it only gets a token and two distributions. We use the
 # rule of *Accept or replace* and the round of *A draft and a bonus*.
 
 # %%
@@ -47,7 +47,7 @@ torch.set_num_threads(1)        # thousands of tiny calls: threads would wait fo
 # | [.8, .2], which is not true | .5 / .8 = .625 | always token 1 | [.625, .375] |
 # | [1, 0], which is true | .5 / 1 = .5 | always token 1 | [.5, .5] |
 #
-# The first row is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
+# The first line is wrong by .125. The rule expects to see token 1 in a fifth of all drafts. That
 # never happens, and so it accepts token 0 too often.
 #
 # A third way is to draw from [.8, .2] and to report just that. *Guess first:* what comes out?
@@ -132,7 +132,7 @@ def write(target, draft_model, ids, gamma, new, dice, *way):
 # | all warped | warped | warped | warped |
 # | drawn warped, told raw | warped | warped | raw |
 # | target left raw | raw | warped | warped |
-# | draft left raw | warped | raw | raw |
+# | draft model left raw | warped | raw | raw |
 #
 # The second and the third have been in use. The *zoo* in nanospec/proof/zoo is our collection of
 # bugs that real programs had, each planted on purpose to test the tests. There these two are called
@@ -155,7 +155,7 @@ def warped(logits):
 ways = {"all warped": (warped, warped, warped),
         "drawn warped, told raw": (warped, warped, probs),      # WRONG: not told what was drawn
         "target left raw": (probs, warped, warped),             # WRONG: not what was asked for
-        "draft left raw": (warped, probs, probs)}
+        "draft model left raw": (warped, probs, probs)}
 big = TableModel(4, seed=33, zeros=0.5)
 small = TableModel(4, seed=83, zeros=0.5)
 small.logits = (big.logits.softmax(-1) + small.logits.softmax(-1)).log()
@@ -190,26 +190,27 @@ def by_library(dice):
 assert distance(walk(by_library)[0], asked)[1] < 1e-12
 
 # %%
-rows = []
+lines = []
 for name in ways:
     far = ["< 1e-12" if number < 1e-12 else f"{number:.3f}" for number in off[name]]
-    rows.append([name, f"{pace[name]:.2f}", *far])
-table(["way", "tokens per target call", "off from what was asked", "off from the raw target"], rows)
+    lines.append([name, f"{pace[name]:.2f}", *far])
+table(["way", "tokens per target call", "off from what was asked", "off from the raw target"],
+      lines)
 
 # %% [markdown]
-# *Answer:* *all warped* and *draft left raw*.
+# *Answer:* *all warped* and *draft model left raw*.
 #
-# Read the table row by row.
+# Read the table line by line.
 #
 # - *All warped* is exact.
 # - *Drawn warped, told raw* is off from both distributions, and yet it brings the most tokens per
 #   call. A wrong rule can look fast.
 # - *Target left raw* is exact for a distribution that the user did not ask for.
-# - *Draft left raw* is exact, like the last row of the first table, because the rule is told the
-#   truth. It accepts less often here, since the two distributions are less alike.
+# - *Draft model left raw* is exact, like the last line of the first table, because the rule is told
+#   the truth. It accepts less often here, since the two distributions are less alike.
 #
-# The draft may have any settings, as long as the rule is told of them. Which settings are best for
-# speed is another question, and we ask it for temperature.
+# The draft model may have any settings, as long as the rule is told of them. Which settings are
+# best for speed is another question, and we ask it for temperature.
 
 # %% [markdown]
 # ## Temperature at one place
@@ -258,7 +259,7 @@ both = [acceptance(probs(of_target, T), probs(of_draft, T)).mean().item() for T 
 only = [acceptance(probs(of_target, T), probs(of_draft, 1)).mean().item() for T in temperatures]
 table(["a human's text, T =", *map(str, temperatures)],
       [["alpha, both models at T", *(f"{number:.2f}" for number in both)],
-       ["alpha, target at T, draft at 1", *(f"{number:.2f}" for number in only)]])
+       ["alpha, target at T, draft model at 1", *(f"{number:.2f}" for number in only)]])
 
 # %% [markdown]
 # *Answer:* it rises. A draft model that stays at 1 fits best where the target is near 1, too.
@@ -312,7 +313,7 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 # *Answer:* higher. At T = 0 the target writes what it is sure of, and the draft model is surer
 # there, too. The last table has both.
 #
-# Both rows of alpha are right, and they answer different questions.
+# Both lines of alpha are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.

@@ -3,8 +3,8 @@
 #
 # **How much faster is it, and how long should a draft be?**
 #
-# We have seen that the text is the target's, whatever the draft proposes. What remains is time, and
-# four numbers decide it:
+# We have seen that the text is the target's, whatever the draft model proposes. What remains is
+# time, and four numbers decide it:
 #
 # - *gamma*: the draft tokens in a round, which we choose.
 # - *alpha*: the mean probability that a draft token is accepted once it is judged.
@@ -39,8 +39,7 @@ from nanospec.theory import acceptance, speedup, sure_gain
 torch.set_num_threads(1)        # one core: then no call waits for another core that is busy
 target, draft_model, _ = pair = load_pair()
 autotune(target, draft_model)  # tries data types and layouts of the weights, keeps the fastest
-print(f"on one core, target in {described(target)}, "
-      f"draft model in {described(draft_model)}")
+print(f"on one core, target in {described(target)}, draft model in {described(draft_model)}")
 quiet = Quiet(lambda: step_seconds(target, repeats=3))          # warns at the end if it was busy
 
 # %% [markdown]
@@ -155,10 +154,10 @@ eq1 = [tokens_per_call(alpha, gamma) for gamma in gammas]
 free = [predicted(alpha, gamma, c, 1) for gamma in gammas]
 real = [predicted(alpha, gamma, c, v[gamma + 1]) for gamma in gammas]
 assert abs(free[0] - sure_gain(alpha, c)) < 1e-9
-rows = []
-for gamma, *row in zip(gammas, eq1, free, real):
-    rows.append([gamma, *(f"{number:.2f}" for number in row)])
-table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"], rows)
+lines = []
+for gamma, *line in zip(gammas, eq1, free, real):
+    lines.append([gamma, *(f"{number:.2f}" for number in line)])
+table(["gamma", "tokens per call, Eq. 1", "speed-up if v = 1", "speed-up with v"], lines)
 
 best_free = gammas[free.index(max(free))]
 best_real = gammas[real.index(max(real))]
@@ -196,10 +195,10 @@ for gamma, counts in zip(gammas, counted):
     plain_seconds = mean(counts) * min(plain)           # for as many tokens, one at a time
     measured.append(plain_seconds / min(seconds[gamma]))
 
-rows = []
+lines = []
 for gamma, counts, error, *rest in zip(gammas, counted, errors, eq1, real, measured):
-    rows.append([gamma, *(f"{number:.2f}" for number in (mean(counts), error, *rest))])
-table(["gamma", "tokens per call", "+-", "Eq. 1", "speed-up with v", "by the clock"], rows)
+    lines.append([gamma, *(f"{number:.2f}" for number in (mean(counts), error, *rest))])
+table(["gamma", "tokens per call", "+-", "Eq. 1", "speed-up with v", "by the clock"], lines)
 best_clock = gammas[measured.index(max(measured))]
 print(f"best gamma by the clock: {best_clock} (mind the +-)")
 
@@ -254,10 +253,10 @@ quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
 # 1. Write `{"temperature": 0}`. Which way does alpha move, and which way does the best gamma?
 # 2. Take out `autotune(...)`, and everything is slower. What becomes of the speed-up by the clock,
 #    and what of the formula?
-# 3. Write `draft = target` below `autotune(...)`. Almost nothing is rejected now, but is it worth
-#    it? (For the *almost*, think of rounding, as in *Temperature and greedy*.)
+# 3. Write `draft_model = target` below `autotune(...)`. Almost nothing is rejected now, but is it
+#    worth it? (For the *almost*, think of rounding, as in *Temperature and greedy*.)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Good where it matters* asks at which places the draft is right. Exercises: 9 (expected
-# tokens and the best gamma).
+# *Next:* *Good where it matters* asks at which places the draft model is right. Exercises: 9
+# (expected tokens and the best gamma).

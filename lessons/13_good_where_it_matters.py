@@ -45,7 +45,7 @@ SNIPPET = '''class Thermometer:
 # We begin with a short text that is in no training file, and print the eight places with the
 # smallest beta.
 #
-# *Guess first:* look at the code above. Where will the draft be lost?
+# *Guess first:* look at the code above. Where will the draft model be lost?
 
 
 # %%
@@ -59,28 +59,28 @@ pieces = [tokenizer.decode([token]) for token in ids[0, 1:]]
 p_target, q_draft = distributions(target, ids), distributions(draft_model, ids)
 beta = acceptance(p_target, q_draft)[0]                 # one number for each piece of SNIPPET
 
-rows = []
+lines = []
 for i in beta.argsort()[:8].tolist():
     token = ids[0, i + 1]                               # what really comes there
     before = "".join(pieces[:i])[-12:]
-    rows.append([repr(before), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
-                 f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
-table(["after", "comes", "p_target of it", "q_draft of it", "beta"], rows)
+    lines.append([repr(before), repr(pieces[i]), f"{p_target[0, i, token]:.2f}",
+                  f"{q_draft[0, i, token]:.2f}", f"{beta[i]:.2f}"])
+table(["after", "comes", "p_target of it", "q_draft of it", "beta"], lines)
 
 # %% [markdown]
 # *Answer:* mostly where a name has to be copied that stands further up.
 #
 # The left panel of this lesson's picture shows beta at every place of this text, pale near 1 and
-# dark near 0. The draft knows by heart what is in every program, such as `def __init__(self` and
-# the blanks at the start of a line.
+# dark near 0. The draft model knows by heart what is in every program, such as `def __init__(self`
+# and the blanks at the start of a line.
 #
 # In `self.limit = limit` the last word only has to be copied. The target is nearly sure of it,
-# while the draft gives other words most of the probability. To copy, a model must find where the
-# word occurred before and look at what followed there. That takes two layers, one for each step
+# while the draft model gives other words most of the probability. To copy, a model must find where
+# the word occurred before and look at what followed there. That takes two layers, one for each step
 # (Olsson et al. 2022, arXiv 2209.11895), and our draft model has only one.
 
 # %%
-print(f"\nlayers: target {target.config.layers}, draft {draft_model.config.layers}")
+print(f"\nlayers: target {target.config.layers}, draft model {draft_model.config.layers}")
 
 # %% [markdown]
 # ## What stands there?
@@ -152,13 +152,13 @@ places["ALL CODE"] = torch.tensor([label in CODE for label in labels])
 places["ALL PROSE"] = torch.tensor([label in PROSE for label in labels])
 
 # %% [markdown]
-# ## Drafts that know one thing
+# ## Draft models that know one thing
 #
-# For comparison we make two drafts that are as cheap as possible: *bigrams*. A bigram is a pair of
-# adjacent tokens. We count all pairs in the training texts, and after each token the draft proposes
-# what followed it there, in proportion to the counts.
+# For comparison we make two draft models that are as cheap as possible: *bigrams*. A bigram is a
+# pair of adjacent tokens. We count all pairs in the training texts, and after each token the draft
+# model proposes what followed it there, in proportion to the counts.
 #
-# One draft counts only where code stands, and the other only in comments and docstrings.
+# One draft model counts only where code stands, and the other only in comments and docstrings.
 #
 # *Guess first:* how good will each be in code, and how good in prose?
 
@@ -170,7 +170,7 @@ V = tokenizer.vocab_size
 
 
 def bigrams(where):
-    """(V, V): row x is the distribution after token x. A pair never seen counts 0.01.
+    """(V, V): for each token x, the distribution after it. A pair never seen counts 0.01.
 
     where: for each token seen, whether the pair that ends in it counts.
     """
@@ -180,36 +180,36 @@ def bigrams(where):
 
 
 before = texts[:, :-1]
-drafts = {"shipped draft": distributions(draft_model, texts),
-          "bigrams of code": bigrams(~is_prose)[before],
+q_drafts = {"shipped draft model": distributions(draft_model, texts),
+            "bigrams of code": bigrams(~is_prose)[before],
           "bigrams of prose": bigrams(is_prose)[before]}
 
 # %%
 p_target = distributions(target, texts)
-alpha = {}                          # a draft -> its mean beta at each kind of place
-for name, q_draft in drafts.items():
+alpha = {}                          # a draft model -> its mean beta at each kind of place
+for name, q_draft in q_drafts.items():
     betas = acceptance(p_target, q_draft).flatten()
     alpha[name] = [betas[here].mean().item() for here in places.values()]
 
-rows = []
+lines = []
 for i, (kind, here) in enumerate(places.items()):
     means_here = [f"{means[i]:.2f}" for means in alpha.values()]
-    rows.append([kind, f"{here.double().mean():.1%}", *means_here])
-table(["what stands there", "share", *drafts], rows, f"mean beta over {len(labels)} places")
+    lines.append([kind, f"{here.double().mean():.1%}", *means_here])
+table(["what stands there", "share", *q_drafts], lines, f"mean beta over {len(labels)} places")
 
 # %% [markdown]
-# *Answer:* each bigram is the better one in its own field, and the shipped draft is better than
-# both everywhere.
+# *Answer:* each bigram is the better one in its own field, and the shipped draft model is better
+# than both everywhere.
 #
 # Read the table in three steps.
 #
-# - *A column.* The shipped draft is better at some kinds than at others. Compare `name` with
-#   `name, again`: the second could be copied, and the draft hardly gains there.
+# - *A column.* The shipped draft model is better at some kinds than at others. Compare `name` with
+#   `name, again`: the second could be copied, and the draft model hardly gains there.
 # - *The two bigrams.* Each is the better one in its own field and the worse one in the other.
 # - *The share.* The alpha of a text is the mean over its places. A kind with beta .9 that fills 5%
 #   of the text adds .045, and one with .6 that fills 30% adds .18.
 #
-# A draft does not have to be good everywhere. It should be good at what fills *your* texts.
+# A draft model does not have to be good everywhere. It should be good at what fills *your* texts.
 # Elsewhere it costs time and nothing else.
 #
 # Here is the map, with the table as bars beside it.
@@ -304,19 +304,20 @@ assert bug_off > 0.001
 #
 # 1. beta can be measured without dice, by letting both models read the same text. So can the tokens
 #    per call of any gamma.
-# 2. A draft is good at what it knows. alpha is a mean over all places, weighted by their share.
-# 3. A bad draft costs time, never correctness.
+# 2. A draft model is good at what it knows. alpha is a mean over all places, weighted by their
+#    share.
+# 3. A bad draft model costs time, never correctness.
 #
 # ## Change this and run again
 #
-# 1. Rename the `limit` of the snippet to `zorb` everywhere. Is the draft lost in the name, or after
-#    it?
+# 1. Rename the `limit` of the snippet to `zorb` everywhere. Is the draft model lost in the name, or
+#    after it?
 # 2. Write `probs(..., temperature=0)` in `distributions`, and then 3. How does alpha change in
 #    code, and how in prose?
-# 3. Mix two drafts: add to `drafts` the entry `"mixed": 0.9 * distributions(draft_model, texts) +
-#    0.1 * bigrams(is_prose)[before]`. Is prose, at least, better off?
+# 3. Mix two draft models: add to `q_drafts` the entry `"mixed": 0.9 * distributions(draft_model,
+#    texts) + 0.1 * bigrams(is_prose)[before]`. Is prose, at least, better off?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
 # *Next:* *How to test a sampler* asks how one would notice a wrong distribution. Exercises: 10
-# (copy from the text, which this draft cannot).
+# (copy from the text, which this draft model cannot).

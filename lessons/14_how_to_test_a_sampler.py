@@ -49,7 +49,7 @@ for name in names[1:]:
 # The *zoo* of this project collects bugs that other projects had. ("generic" above means that many
 # projects had them.) Each is planted in `nanospec/speculate.py` by changing a few words. The next
 # cell prints the words of one of them: the first line is right, and the second draws the
-# replacement from the wrong row of p_target.
+# replacement from p_target at the wrong place.
 
 # %%
 for right_words, wrong_words in zoo["row-before"].edits:
@@ -189,12 +189,12 @@ assert abs(p_by_hand - goodness_of_fit(counts, truth).p_value) < 1e-9
 # %%
 runs = 2_000
 p_right, p_wrong = p_values("as it ships", n, runs), p_values("target-not-rolled-back", n, runs)
-rows = []
+lines = []
 for threshold in (0.5, 0.05, 0.01):
     accused = sum(p < threshold for p in p_right) / runs
     caught_it = sum(p < threshold for p in p_wrong) / runs
-    rows.append([f"p < {threshold}", f"{accused:.1%}", f"{caught_it:.1%}"])
-table(["called wrong if", "as it ships", "target-not-rolled-back"], rows,
+    lines.append([f"p < {threshold}", f"{accused:.1%}", f"{caught_it:.1%}"])
+table(["called wrong if", "as it ships", "target-not-rolled-back"], lines,
       f"share of {runs:,} runs of {n} texts")
 
 # %% [markdown]
@@ -284,7 +284,7 @@ assert abs(back_to_u(torch.tensor([.2, .5, .3]), 1, 0.4) - 0.4) < 1e-6
 places, chance = 3_000, torch.Generator().manual_seed(2)
 p_target = TableModel(64, seed=1).logits[:places].softmax(-1)   # (3000, 64)
 q_draft = TableModel(64, seed=2).logits[:places].softmax(-1)
-accepted = p_target.minimum(q_draft)                            # drawn by the draft, and accepted
+accepted = p_target.minimum(q_draft)                            # drafted, and accepted
 rejected = 1 - accepted.sum(-1, keepdim=True)
 wrong = accepted + rejected * p_target                          # WRONG: the residual belongs here
 
@@ -296,10 +296,10 @@ drawn = {"correct": torch.multinomial(p_target, 1, generator=chance)[:, 0],
 # A right sampler fills the line from 0 to 1 evenly. So we cut it into 16 equal parts, the *bins*,
 # and ask with chi-square whether all of them get alike many points.
 #
-# Which tokens does the bug write too often? Those that the draft likes more than the target does.
-# In the order of the token ids they are scattered over the whole line, and each bin gains a little
-# and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the upper
-# end. The library's `pit` takes this order as a *score* for each token.
+# Which tokens does the bug write too often? Those that the draft model likes more than the target
+# does. In the order of the token ids they are scattered over the whole line, and each bin gains a
+# little and loses a little. If we first sort the tokens by q_draft - p_target, they all lie at the
+# upper end. The library's `pit` takes this order as a *score* for each token.
 #
 # *Guess first:* which of the three p-values below is tiny?
 
@@ -336,7 +336,7 @@ for which, order, score in [("correct", "q_draft - p_target", gap),
 # hits the second half of the line, and the first token never comes.
 #
 # So we let the real program write 500 texts with each kind of dice, and count. The code of the rule
-# is the same in both rows. (Dice that restart from the same seed in every round also pass a walk,
+# is the same in both lines. (Dice that restart from the same seed in every round also pass a walk,
 # and so do rounding errors.)
 
 # %%
@@ -367,7 +367,7 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 #    and by what kind of text?
 # 3. Write `places, chance = 300, ...`, then 100. Is the bug still found in the long text?
 # 4. Judge all tokens by `wrong`: write it in place of `p_target` in the calls of `pit` and
-#    `back_to_u`. Which of the three rows is accused now?
+#    `back_to_u`. Which of the three lines is accused now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

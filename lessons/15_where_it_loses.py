@@ -42,12 +42,13 @@ from nanospec.theory import break_even, expected_tokens, needed, speedup
 # *Guess first:* the good round gains 2.10. Which of the three spoils it most?
 
 # %%
-rows_by_hand = []
+lines_by_hand = []
 for what, alpha, c, v in [("a good round", 0.8, 0.1, 1.2), ("alpha small", 0.2, 0.1, 1.2),
                           ("c large", 0.8, 0.6, 1.2), ("v large", 0.8, 0.1, 4)]:
     tokens, cost = expected_tokens(alpha, 4), 4 * c + v
-    rows_by_hand.append([what, alpha, c, v, f"{tokens:.2f}", f"{cost:.2f}", f"{tokens / cost:.2f}"])
-table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
+    numbers = (f"{number:.2f}" for number in (tokens, cost, tokens / cost))
+    lines_by_hand.append([what, alpha, c, v, *numbers])
+table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], lines_by_hand)
 
 # %% [markdown]
 # *Answer:* the large v, which leaves .76. The small alpha leaves .78. Each of them alone is enough
@@ -62,13 +63,13 @@ table(["", "alpha", "c", "v(5)", "tokens", "cost", "speed-up"], rows_by_hand)
 # *Guess first:* can a better draft model save the round with the large v? Can a faster one?
 
 # %%
-rows_needed = []
-for what, alpha, c, v, *_ in rows_by_hand:
+lines_needed = []
+for what, alpha, c, v, *_ in lines_by_hand:
     limits = needed(1, expected_tokens(alpha, 4), 5, 4, c, v)       # 4 draft steps bring up to 5
     limits["alpha"] = break_even(1, 4, c, v)
     cells = ["-" if limits[name] is None else f"{limits[name]:.2f}" for name in ("alpha", "c", "v")]
-    rows_needed.append([what, *cells])
-table(["", "alpha, at least", "c, at most", "v(5), at most"], rows_needed)
+    lines_needed.append([what, *cells])
+table(["", "alpha, at least", "c, at most", "v(5), at most"], lines_needed)
 print("to play with, in a browser:", page("formulas"))
 
 # %% [markdown]
@@ -78,7 +79,7 @@ print("to play with, in a browser:", page("formulas"))
 #
 # The last line is a link to a page in which you can try this. Set the sliders to the good round,
 # then move one of them until the page says that speculation loses. It happens at the numbers of the
-# table's first row.
+# table's first line.
 #
 # `nanospec why` measures these numbers for a pair of yours, prints such a table, and names what to
 # change first. Now we look for all three ways on this machine.
@@ -88,7 +89,7 @@ print("to play with, in a browser:", page("formulas"))
 # `autotune` tries data types and layouts of the weights and keeps the fastest for both models.
 # Without it, plain decoding would be slower than necessary and the race unfair. `Quiet` times one
 # step now and at the end, and compares the time that passes with the time that the processor worked
-# for us. It warns if the machine was busy. Believe no row of this lesson after such a warning.
+# for us. It warns if the machine was busy. Believe no line of this lesson after such a warning.
 
 # %%
 torch.set_num_threads(1)                            # one core: no call waits for a second one
@@ -143,10 +144,10 @@ def race(big, small, temperature=1.0, luck=None, gamma=4, new=24):
 #
 # The pair that ships runs at temperature 1, 0 and 3. Then come three pairs made to lose:
 #
-# - *A draft that learnt nothing* has random weights and a small alpha.
-# - *The target as its own draft* has an alpha of about 1, but what is its c?
-# - *A target of 2 layers* is so fast that the draft is slow beside it. (Its coins are loaded with
-#   0.65.)
+# - *A draft model that learnt nothing* has random weights and a small alpha.
+# - *The target as its own draft model* has an alpha of about 1, but what is its c?
+# - *A target of 2 layers* is so fast that the draft model is slow beside it. (Its coins are loaded
+#   with 0.65.)
 #
 # The next cell makes the two new models, and gives them the layout of the weights that `autotune`
 # chose: `set_up` (nanospec/fast/autotune.py) exchanges the layers that multiply.
@@ -161,8 +162,8 @@ for model, like in (shallow, target), (ignorant, draft_model):
     set_up(model, tuning_of(like))
 
 races = {f"T = {T}": (target, draft_model, {"temperature": T, "new": 96}) for T in (1, 0, 3)}
-races |= {"a draft that learnt nothing": (target, ignorant, {}),
-          "the target as its own draft": (target, target, {}),
+races |= {"a draft model that learnt nothing": (target, ignorant, {}),
+          "the target as its own draft model": (target, target, {}),
           "a target of 2 layers": (shallow, draft_model, {"luck": 0.65})}
 
 # %% [markdown]
@@ -180,34 +181,35 @@ def verdict(predicted, measured):
 
 
 def show(names):
-    """Print these rows: name -> alpha, c, v(5), predicted, measured."""
+    """Print these lines: name -> alpha, c, v(5), predicted, measured."""
     table(["situation", "alpha", "c", "v(5)", "predicted", "measured", "verdict"],
-          [[name, *(f"{number:.2f}" for number in rows[name]), verdicts[name]] for name in names])
+          [[name, *(f"{number:.2f}" for number in lines[name]), verdicts[name]] for name in names])
 
 
-costs, runs, rows, verdicts = costs_of(target, draft_model, 3), {}, {}, {}
+costs, runs, lines, verdicts = costs_of(target, draft_model, 3), {}, {}, {}
 for name, (big, small, how) in races.items():
     runs[name] = alpha, tokens, step, seconds = race(big, small, **how)
     same_pair = big is target and small is draft_model
     c, v = costs if same_pair else costs_of(big, small, 1)
     predicted, measured = speedup(alpha, 4, c, v), tokens * step / seconds
-    rows[name] = alpha, c, v, predicted, measured
+    lines[name] = alpha, c, v, predicted, measured
     verdicts[name] = verdict(predicted, measured)
 show(races)
 
 # %% [markdown]
 # *Answer:* by theory two of them, and one comes out near 1. If your verdicts are others, look for a
 # warning of a busy machine at the end of the tables: a disturbed v(5) below 1, or a measured gain
-# of more than 5, cannot be. The draft that learnt nothing should lose, because its alpha is too
-# small. The target of 2 layers should lose, because c is too large. The target as its own draft
-# should come out near 1: its round brings 5 tokens and costs about 5 target calls, so all the work
-# gains nothing.
+# of more than 5, cannot be. The draft model that learnt nothing should lose, because its alpha is
+# too small. The target of 2 layers should lose, because c is too large. The target as its own draft
+# model should come out near 1: its round brings 5 tokens and costs about 5 target calls, so all the
+# work gains nothing.
 #
 # Compare alpha at T = 0 and at T = 1. Two things pull at it. At T = 0 the target writes its own
-# likeliest text, which is easy for the draft, too (*Report what you sample*). But where the two
-# disagree about the likeliest token, beta is 0, and not somewhere in between. Which of them
+# likeliest text, which is easy for the draft model, too (*Report what you sample*). But where the
+# two disagree about the likeliest token, beta is 0, and not somewhere in between. Which of them
 # prevails depends on the texts. At T = 3 alpha is high for a bad reason. Strongly heated
-# distributions become flat, flat distributions are alike, and the draft is right about nonsense.
+# distributions become flat, flat distributions are alike, and the draft model is right about
+# nonsense.
 #
 # None of the six has a large v. That needs many texts in one call, as in *A full batch*.
 #
@@ -215,25 +217,26 @@ show(races)
 #
 # Each panel shows the predicted speed-up for every alpha and every c. The left panel has the v(5)
 # that was measured here, the right one a v(5) of 3, as with many texts at once. Speculation wins
-# above the thick break-even line. The marks are the rows from above with their verdicts.
+# above the thick break-even line. The marks are the lines from above with their verdicts.
 #
 # *Guess first:* what does a v(5) of 3 do to the line?
 
 # %%
 of_alpha, of_c = torch.linspace(0, 1, 101), torch.linspace(0, 1.2, 101)
 panels = []
-dots = [(name, *rows[name][:2], verdicts[name]) for name in races]
+dots = [(name, *lines[name][:2], verdicts[name]) for name in races]
 for v, marks in (costs[1], dots), (3.0, []):
     panels.append((f"gamma 4, v(5) = {v:.1f}", speedup(of_alpha[:, None], 4, of_c, v), marks))
 figures.where_it_loses(of_alpha, of_c, panels)
 
 # %% [markdown]
-# *Answer:* it pushes it up. Then even a draft that takes no time needs an alpha of more than .74.
+# *Answer:* it pushes it up. Then even a draft model that takes no time needs an alpha of more than
+# .74.
 #
 # ## Memory
 #
-# A draft also takes memory, for its weights and for a cache of its own. For each token of a text, a
-# cache holds a key and a value in every layer.
+# A draft model also takes memory, for its weights and for a cache of its own. For each token of a
+# text, a cache holds a key and a value in every layer.
 
 # %%
 print()
@@ -267,7 +270,7 @@ with torch.inference_mode():
             median_seconds(lambda: target(whole), target.device, repeats=5, warm_up=2)}
 _, tokens, _, seconds = runs["T = 1"]
 for name, baseline in slow.items():
-    rows[name] = *rows["T = 1"][:4], tokens * baseline / seconds
+    lines[name] = *lines["T = 1"][:4], tokens * baseline / seconds
     verdicts[name] = "no fair race"
 show(["T = 1", *slow])
 quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
@@ -316,8 +319,8 @@ assert bug_off > 0.001
 #
 # 1. Write 5.0 for the 3.0 in the cell of the picture. How good must a draft model be now?
 # 2. Write 0.95 for the `luck` of the target of 2 layers. Guess from the picture first.
-# 3. Take `autotune(...)` out, and everything is slower. Compare the row "T = 1" with the row "T = 1
-#    over float32 as loaded". What is the same now, and what does that tell about the baseline?
+# 3. Take `autotune(...)` out, and everything is slower. Compare the line "T = 1" with the line "T =
+#    1 over float32 as loaded". What is the same now, and what does that tell about the baseline?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

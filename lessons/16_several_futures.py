@@ -4,7 +4,7 @@
 # **If one call scores many tokens, why draft only one future?**
 #
 # So far a draft was a chain, in which each draft token follows the one before it. One rejection
-# then costs all draft tokens after it. But a few more rows in a call cost little (*Ten for the
+# then costs all draft tokens after it. But a few more tokens in a call cost little (*Ten for the
 # price of one*). So let the draft model propose two tokens for the same place. If the first is
 # rejected, the second may be accepted.
 #
@@ -32,12 +32,13 @@ from nanospec.speculate import speculate, tokens_of
 torch.set_num_threads(1)                                    # one core, as in "How fast"
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
 p_target = torch.tensor([.6, .3, .1, 0], dtype=torch.float64)
-q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft
+q_draft = torch.tensor([.2, .2, .5, .1], dtype=torch.float64)           # a bad draft model
 
 # %% [markdown]
 # ## A second try
 #
-# Take the bad draft from *Why it is lossless*. One draft token is accepted with probability .5:
+# Take the bad draft model from *Why it is lossless*. One draft token is accepted with probability
+# .5:
 #
 # | first try                         | range | items | zip | def | all |
 # |-----------------------------------|-------|-------|-----|-----|-----|
@@ -165,15 +166,15 @@ cases = {"one child": (accept_one, 1),
 walked = {name: walk_place(*case) for name, case in cases.items()}
 
 # %%
-rows = []
+lines = []
 for name, found in walked.items():
     one_accepted = sum(weight for (child, _), weight in found.items() if child is not None)
     comes_out = {}
     for (_, token), weight in found.items():
         comes_out[token] = comes_out.get(token, 0) + weight
     off = distance(comes_out, dict(enumerate(p_target.tolist())))[1]
-    rows.append([name, f"{one_accepted:.3f}", f"{off:.3f}"])
-table(["rule", "one is accepted", "distribution off by"], rows)
+    lines.append([name, f"{one_accepted:.3f}", f"{off:.3f}"])
+table(["rule", "one is accepted", "distribution off by"], lines)
 
 # %% [markdown]
 # *Answer:* with .78. The two wrong rules accept more, and the last column tells what it costs.
@@ -181,27 +182,27 @@ table(["rule", "one is accepted", "distribution off by"], rows)
 # ## A tree
 #
 # After an accepted child the same begins again, since it may have children of its own. All these
-# tokens form a *tree* of rows. Row 0 is the last token of the text, and every other row has a
-# parent. A list of parents describes the tree: [-1, 0, 0, 1] are two children of row 0 and one
-# child of row 1.
+# tokens form a *tree* of nodes. Node 0 is the last token of the text, and every other node has a
+# parent. A list of parents describes the tree: [-1, 0, 0, 1] are two children of node 0 and one
+# child of node 1.
 #
-# The rule for a tree begins at row 0: accept one of its children, then a child of that child, and
-# so on, until all children of a row are rejected. We call it the *node rule*, because it decides at
-# one row (or node) after the other. The library's is `verify_tree`, in
+# The rule for a tree begins at node 0: accept one of its children, then a child of that child, and
+# so on, until all children of a node are rejected. We call it the *node rule*, because it decides
+# at one node after the other. The library's is `verify_tree`, in
 # nanospec/methods/trees/node_rule.py.
 
 # %%
 def verify_by_hand(draft, p_target, dice):
-    """p_target (n, V), a distribution for each row -> the last accepted row, the token after it."""
+    """p_target (n, V), the distribution after each node -> the last accepted node, what follows."""
     tokens, parents, q_draft = of_text(draft, 0)    # of the first text: methods/trees/tree_draft.py
-    row = 0
+    node = 0
     while True:
-        rows = [child for child in range(len(tokens)) if parents[child] == row]
-        children = [(tokens[child], q_draft[child]) for child in rows]
-        number, token = accept_one(children, p_target[row], dice)
+        nodes = [child for child in range(len(tokens)) if parents[child] == node]
+        children = [(tokens[child], q_draft[child]) for child in nodes]
+        number, token = accept_one(children, p_target[node], dice)
         if number is None:                                  # all rejected, or there were none
-            return row, token
-        row = rows[number]
+            return node, token
+        node = nodes[number]
 
 # %% [markdown]
 # Is it lossless? We walk it in the library's loop, on models that are tables of two tokens.
@@ -209,8 +210,8 @@ def verify_by_hand(draft, p_target, dice):
 # %%
 def by_hand(draft, p_target, dice):
     """Our rule, as `speculate` calls a rule: tensors for one text."""
-    row, token = verify_by_hand(draft, p_target[0], OneRow(dice))
-    return torch.tensor([row]), torch.tensor([token])
+    node, token = verify_by_hand(draft, p_target[0], OneRow(dice))
+    return torch.tensor([node]), torch.tensor([token])
 
 
 def one_text(dice):
@@ -226,9 +227,9 @@ print(f"\na tree, by hand: {paths} paths walked, the distribution of the text is
 assert off < 1e-12
 
 # %% [markdown]
-# Now we use a tree of seven rows on the real pair and look for a round that shows what a tree is
-# for: the first child of row 0 is rejected and its sibling accepted. (`TreeDrafter` numbers the
-# rows in the order of drawing, so two of them change places.)
+# Now we use a tree of seven nodes on the real pair and look for a round that shows what a tree is
+# for: the first child of node 0 is rejected and its sibling accepted. (`TreeDrafter` numbers the
+# nodes in the order of drawing, so two of them change places.)
 
 # %%
 exact, exact_draft, tokenizer = load_pair(dtype=torch.float64)
@@ -236,45 +237,45 @@ ids = tokenizer.encode("import os\n\ndef walk(top):\n    for name in")
 drafter = TreeDrafter(exact_draft, [-1, 0, 0, 1, 1, 2, 3])
 for seed in range(200):
     first = next(speculate(exact, drafter, ids, 9, seed=seed))
-    if first.path[:1] == [2]:               # the accepted rows begin with row 2
+    if first.path[:1] == [2]:               # the accepted nodes begin with node 2
         break
-print(f"\nseed {seed}: parents {first.parents}, accepted rows {first.path}")
+print(f"\nseed {seed}: parents {first.parents}, accepted nodes {first.path}")
 
 # %% [markdown]
-# ## Which row attends to which
+# ## Which node attends to which
 #
-# One call of the target has to score all rows of the tree. A row must get the distribution that it
-# would get after its own path alone, where the *path* is what leads from the text to the row. Two
-# things ensure this:
+# One call of the target has to score all nodes of the tree. A node must get the distribution that
+# it would get after its own path alone, where the *path* is what leads from the text to the node.
+# Two things ensure this:
 #
-# 1. The *attention mask*: a row attends to the text, its ancestors and itself, and to no other
+# 1. The *attention mask*: a node attends to the text, its ancestors and itself, and to no other
 #    branch.
-# 2. The *position*: a row stands as many places after row 0 as it is deep in the tree. Siblings
+# 2. The *position*: a node stands as many places after node 0 as it is deep in the tree. Siblings
 #    have the same position.
 #
-# *Guess first:* compare seven rows in one call with each path in a call of its own. How far apart
+# *Guess first:* compare seven nodes in one call with each path in a call of its own. How far apart
 # are the distributions, in float64?
 
 # %%
-tokens = torch.tensor([ids + first.tokens[1:]])             # row 0 is the last token of the text
+tokens = torch.tensor([ids + first.tokens[1:]])             # node 0 is the last token of the text
 root, slots = len(ids) - 1, tokens.shape[1]                 # a slot is a place in the cache
 mask = torch.ones(slots, slots).tril() > 0                  # of the text: up to its own token
-for row, parent in enumerate(first.parents[1:], root + 1):
-    mask[row, :row] = mask[root + parent, :row]             # what its parent attends to, and itself
+for node, parent in enumerate(first.parents[1:], root + 1):
+    mask[node, :node] = mask[root + parent, :node]          # what its parent attends to, and itself
 positions = mask.sum(1) - 1                                 # how many stand before it on its path
 
 cache = exact.new_cache(1, slots)
 together = probs(exact(tokens, cache, slots, positions[None], mask[None])[0, root:])
 alone = torch.stack([probs(exact(tokens[:, seen])[0, -1]) for seen in mask[root:]])
 gap = (together - alone).abs().max().item()
-print(f"\nall rows in one call, or each path in its own: the distributions differ by {gap:.0e}")
+print(f"\nall nodes in one call, or each path in its own: the distributions differ by {gap:.0e}")
 assert gap < 1e-12
 assert (first.p_target - alone).abs().max() < 1e-12         # `one_round`, in nanospec/speculate.py
 
 words = []
-for row, seen in enumerate(mask[root:]):
+for node, seen in enumerate(mask[root:]):
     words.append(repr(tokenizer.decode(tokens[0, root:][seen[root:]].tolist())))
-    print(f"  row {row}, parent {first.parents[row]:2}: {words[-1]}")
+    print(f"  node {node}, parent {first.parents[node]:2}: {words[-1]}")
 labels = [repr(tokenizer.decode([token])) for token in first.tokens]
 figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.token])),
                mask[root:, root - 2:].tolist())
@@ -284,7 +285,7 @@ figures.a_tree(labels, first.parents, first.path, repr(tokenizer.decode([first.t
 #
 # ## Long or wide?
 #
-# There are many trees with m rows, and the chain is one of them. A long tree reaches far if all
+# There are many trees with m nodes, and the chain is one of them. A long tree reaches far if all
 # goes well. A wide one has a second child where the first is rejected. To choose, first count on
 # real texts which of four children is accepted.
 #
@@ -304,12 +305,12 @@ print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 # %% [markdown]
 # *Answer:* far less often. The line has all four shares.
 #
-# A row is accepted if its parent is, and if it is the accepted child there. So we multiply along
-# the path, add up all rows, and add 1 for the replacement or the bonus token. The result is the
+# A node is accepted if its parent is, and if it is the accepted child there. So we multiply along
+# the path, add up all nodes, and add 1 for the replacement or the bonus token. The result is the
 # number of tokens of a round, if every place were like the average place.
 #
 # By hand, with accepted = [.6, .2], two children, and one child after each of them: 1 + .6 + .2 +
-# .6 x .6 + .2 x .6 = 2.28. `best_tree` finds the tree of m rows with the most tokens (arXiv
+# .6 x .6 + .2 x .6 = 2.28. `best_tree` finds the tree of m nodes with the most tokens (arXiv
 # 2402.12374).
 #
 # A round takes one draft step for each level of the tree, and one target call on m tokens. As
@@ -318,7 +319,7 @@ print(f"\nthe first, second, third, fourth child is accepted: {shares}")
 # %%
 assert abs(expected_of(shape(2, 1), [.6, .2]) - 2.28) < 1e-12
 sizes = [2, 4, 6, 8, 16, 32]
-a_round = {"chain": [expected_of([row - 1 for row in range(m)], accepted) for m in sizes],
+a_round = {"chain": [expected_of([node - 1 for node in range(m)], accepted) for m in sizes],
            "best tree": [best_tree(accepted, m)[0] for m in sizes]}     # tokens, for each size
 quiet = Quiet(lambda: step_seconds(target, repeats=3))
 best_of = {m: float("inf") for m in [1, *sizes]}            # the shortest of four times
@@ -333,10 +334,10 @@ v = [min(best_of[more] for more in sizes if more >= m) / step for m in sizes]   
 
 # %% [markdown]
 # Speed is the tokens of a round divided by its time, relative to the target alone. The table has it
-# twice: with v(m) as measured *here*, and as if rows were *free*, v(m) = 1. For the best tree, the
+# twice: with v(m) as measured *here*, and as if nodes were *free*, v(m) = 1. For the best tree, the
 # size m is given, and the depth is chosen for speed.
 #
-# *Guess first:* rows are free, and m goes from 8 to 32. What happens to the chain, and what to the
+# *Guess first:* nodes are free, and m goes from 8 to 32. What happens to the chain, and what to the
 # tree?
 
 # %%
@@ -348,8 +349,8 @@ for where, prices in ("here", v), ("free", [1] * len(sizes)):
         _, speed = best_size(accepted, {m: price}, c, range(2, m + 1))      # tries all these depths
         best.append(speed)
     columns[f"chain, {where}"], columns[f"tree, {where}"] = chain, best
-rows = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
-table(["m, rows", *columns], rows,
+lines = [[m, *(f"{column[i]:.2f}" for column in columns.values())] for i, m in enumerate(sizes)]
+table(["m, nodes", *columns], lines,
       f"first tokens a round; then times as fast as the target alone. c = {c:.2f}")
 for where in "here", "free":
     fastest = [max(columns[f"{kind}, {where}"]) for kind in ("chain", "tree")]
@@ -361,9 +362,9 @@ quiet.tell("c was 0.10, v(5) 1.24 and v(7) 1.34 (one core of an Intel Xeon)")
 # draft step. The tree goes on gaining.
 #
 # A chain is a tree too, so the best tree is never slower than the chain of the same size. With few
-# rows it *is* the chain, because one more token at the end is worth more than a second child. From
-# some length on, second children bring more. Whether that pays depends on what rows cost: compare
-# "here" with "free".
+# nodes it *is* the chain, because one more token at the end is worth more than a second child. From
+# some length on, second children bring more. Whether that pays depends on what a node costs:
+# compare "here" with "free".
 #
 # ## Which public bug is this?
 #
@@ -400,21 +401,21 @@ assert bug_off > 0.001
 #
 # 1. After a rejection, the residual distribution is the target of the next child, and that is
 #    lossless. The rule divides by the distribution that each child was drawn from.
-# 2. In one call, each row attends to the text, its ancestors and itself. Its depth decides its
+# 2. In one call, each node attends to the text, its ancestors and itself. Its depth decides its
 #    position.
-# 3. With few rows, long is better, and with many rows a tree. Each level costs a draft step, and
-#    each token a row in the target's call.
+# 3. With few nodes, long is better, and with many nodes a tree. Each level costs a draft step, and
+#    each node a token in the target's call.
 #
 # ## Change this and run again
 #
 # 1. Add `"four, without replacement": (accept_one, 4)` to `cases`. Guess first how often one is
 #    accepted: there are four tokens, and all of them are tried.
-# 2. Write `positions = torch.arange(slots)`, as if the rows were a chain, and take out `assert gap
-#    < 1e-12`. How far apart are the distributions now, and which rows are still right?
+# 2. Write `positions = torch.arange(slots)`, as if the nodes were a chain, and take out `assert gap
+#    < 1e-12`. How far apart are the distributions now, and which nodes are still right?
 # 3. Write `temperature=0` in the call of `speculate` that fills `rounds`. Which children are still
 #    accepted, and why?
-# 4. Write `c = 0.5` below the line that computes c, for an expensive draft. Where is the tree ahead
-#    now?
+# 4. Write `c = 0.5` below the line that computes c, for an expensive draft model. Where is the tree
+#    ahead now?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

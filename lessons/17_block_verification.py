@@ -59,7 +59,7 @@ def word(tokens):
     return "".join(names[x] for x in tokens)
 
 
-rows, drafted, by_token, as_one = [], [], [], []
+lines, drafted, by_token, as_one = [], [], [], []
 for tokens in drafts:
     q, p, each = Fraction(1), Fraction(1), Fraction(1)
     for x in tokens:
@@ -68,9 +68,9 @@ for tokens in drafts:
     drafted.append(q)
     by_token.append(q * each)                       # drafted, and both coins accept
     as_one.append(min(q, p))                        # the overlap, as if AB were one token
-    rows.append([word(tokens), q, p, by_token[-1], as_one[-1]])
-rows.append(["all", sum(drafted), 1, sum(by_token), sum(as_one)])
-table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target, q_draft)"], rows)
+    lines.append([word(tokens), q, p, by_token[-1], as_one[-1]])
+lines.append(["all", sum(drafted), 1, sum(by_token), sum(as_one)])
+table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target, q_draft)"], lines)
 
 # %% [markdown]
 # *Answer:* in total, the big tokens overlap by 2/3. Token by token, both are accepted with 4/9. The
@@ -97,12 +97,12 @@ def weights(ratios):
     return w
 
 
-rows = []
+lines = []
 for tokens in drafts:
     ratios = [p_target[x] / q_draft[x] for x in tokens]
     each = min(1, ratios[0]) * min(1, ratios[1])
-    rows.append([word(tokens), *ratios, *weights(ratios)[1:], each])
-table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], rows)
+    lines.append([word(tokens), *ratios, *weights(ratios)[1:], each])
+table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], lines)
 
 # %% [markdown]
 # *Answer:* 1 for "A B", and 1/2 for "B A". "A B" is now always accepted. The draft model proposes A
@@ -165,7 +165,7 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], row
 # front, where w = 1?
 
 # %%
-rows = []
+lines = []
 for place, tokens in ("front", []), ("after A", [0]), ("after B", [1]):
     w = weights([p_target[x] / q_draft[x] for x in tokens])[-1]
     wanted = [w * p for p in p_target]
@@ -175,9 +175,9 @@ for place, tokens in ("front", []), ("after A", [0]), ("after B", [1]):
     flipped = 1 - w + Z                     # no later cut was made
     threshold = Z / flipped if flipped > 0 else "never flipped"
     shown = [", ".join(map(str, two)) for two in (wanted, brought, missing)]
-    rows.append([place, w, *shown, Z, flipped, threshold])
-table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "threshold"], rows)
-steps = rows
+    lines.append([place, w, *shown, Z, flipped, threshold])
+table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "threshold"], lines)
+steps = lines
 
 # %% [markdown]
 # *Answer:* 1. What has not been accepted before ends there in any case.
@@ -230,16 +230,16 @@ def ways(tokens):
 
 
 text_of = {}                                                        # {the text so far: probability}
-rows, accepted_on_average = [], 0
+lines, accepted_on_average = [], 0
 for tokens, chance in zip(drafts, drafted):
     for accepted, token, probability in ways(tokens):
         text = word(tokens[:accepted]) + (names[token] if token is not None else "")
-        rows.append([word(tokens), chance, accepted, probability, text, chance * probability])
+        lines.append([word(tokens), chance, accepted, probability, text, chance * probability])
         text_of[text] = text_of.get(text, 0) + chance * probability
         accepted_on_average += accepted * chance * probability
 
 # %%
-table(["draft", "drafted with", "accepted", "with", "text", "together"], rows)
+table(["draft", "drafted with", "accepted", "with", "text", "together"], lines)
 print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 
 # %% [markdown]
@@ -251,14 +251,14 @@ print(f"accepted on average: {accepted_on_average} of 2 draft tokens")
 # *Guess first:* which two columns must agree?
 
 # %%
-rows = []
+lines = []
 for tokens in drafts:
     wanted = p_target[tokens[0]] * p_target[tokens[1]]
     at_once = text_of.get(word(tokens), 0)
     later = text_of.get(names[tokens[0]], 0) * p_target[tokens[1]]
-    rows.append([word(tokens), at_once, later, at_once + later, wanted])
-table(["text", "in this round", "second token later", "together", "p_target"], rows)
-for text, _, _, together, wanted in rows:
+    lines.append([word(tokens), at_once, later, at_once + later, wanted])
+table(["text", "in this round", "second token later", "together", "p_target"], lines)
+for text, _, _, together, wanted in lines:
     assert together == wanted, text
 
 # %% [markdown]
@@ -307,10 +307,10 @@ assert distance(walked["as a whole"], walked["methods/rules/block.py"])[1] < 1e-
 # is *traversal verification* (Weng et al. 2025; nanospec/methods/rules/traversal.py).
 #
 # The node rule judges a token as soon as it reaches it and never looks further. The new rule
-# descends to the first leaf and keeps two things for every row: the probability that the row will
+# descends to the first leaf and keeps two things for every node: the probability that the node will
 # be accepted, and what is left for the token after it. At a leaf it flips a coin. If the coin
 # succeeds, the whole path is accepted. If not, the rule returns to the parent and tries the next
-# child, and a row without further children flips a coin of its own. In this way a likely token at
+# child, and a node without further children flips a coin of its own. In this way a likely token at
 # the end of a branch can save an unlikely one before it. On a chain, this is block verification, as
 # the last line of the next cell checks.
 #
@@ -373,8 +373,8 @@ for name, found in sums.items():
         accepted_of[name].append(sum(found[:gamma]) / count)
 
 # %%
-rows = [[name, *(f"{mean:.3f}" for mean in means)] for name, means in accepted_of.items()]
-table(["draft tokens", *"12345678"], rows, f"accepted on average, in {count} rounds")
+lines = [[name, *(f"{mean:.3f}" for mean in means)] for name, means in accepted_of.items()]
+table(["draft tokens", *"12345678"], lines, f"accepted on average, in {count} rounds")
 as_a_whole = [q * ways(tokens)[0][2] for tokens, q in zip(drafts, drafted)]
 parts = {"drafted": drafted, "both accepted, as a whole": as_a_whole,
          "both accepted, token by token": by_token}
@@ -429,7 +429,7 @@ assert bug_off > 0.001
 #    on average now? Which assert complains, and why?
 # 2. Take a better draft model: `q_draft = [Fraction(1, 2), Fraction(1, 2)]`. Which rule gains, and
 #    how much?
-# 3. Make the draft perfect: `q_draft = p_target`. Which coins are flipped, and with which
+# 3. Make the draft model perfect: `q_draft = p_target`. Which coins are flipped, and with which
 #    probabilities?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -42,8 +42,8 @@ from nanospec.text import Text
 #
 # A *drafter* of the library is told with `begin` that a text begins and with `read` that its prompt
 # was read; its `propose` receives the whole text and returns a draft. (It also takes the
-# temperature, the dice and a size, which a copier does not need.) Row 0 of a draft is the last
-# token of the text, and the draft tokens are in the rows after it.
+# temperature, the dice and a size, which a copier does not need.) Node 0 of a draft is the last
+# token of the text, and the draft tokens are in the nodes after it.
 #
 # *Guess first:* which four words are copied?
 
@@ -57,8 +57,8 @@ def drafted(drafter):
     """The words that a drafter proposes after `words`."""
     drafter.begin(text)
     drafter.read(text, [0], None)
-    rows = drafter.propose(text, None, None, 0).tokens[0]
-    return [names[token] for token in rows[1:]]
+    nodes = drafter.propose(text, None, None, 0).tokens[0]
+    return [names[token] for token in nodes[1:]]
 
 
 print("\ncopied:", " ".join(drafted(PromptLookup(4, longest=1))))
@@ -140,13 +140,13 @@ def judge_by_counts(dice):
 
 RULES = {"certain": certain, "draw and compare": draw_and_compare,
          "draw again": draw_again, "judge by counts": judge_by_counts}
-rows = []
+lines = []
 for name, rule in RULES.items():
     found, _ = walk(lambda dice: rule(OneRow(dice)))            # every outcome
     written = {y: found.get((True, y), 0.0) + found.get((False, y), 0.0) for y in range(3)}
     off = distance(written, dict(enumerate(p_target.tolist())))[1]
-    rows.append([name, *(f"{number:.3f}" for number in (found[True, 0], *written.values(), off))])
-table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"], rows,
+    lines.append([name, *(f"{number:.3f}" for number in (found[True, 0], *written.values(), off))])
+table(["rule", "0 is accepted", "0 written", "1 written", "2 written", "off by"], lines,
       "walked; off by: total variation from [.5, .3, .2]")
 
 # %% [markdown]
@@ -196,15 +196,15 @@ def best_first(text, tree):
 # *Guess first:* which forecast is higher?
 
 # %%
-rows, forecast = [], {}
+lines, forecast = [], {}
 for kind in "path", "tree":
     found = list(best_first(words, tree=kind == "tree"))[1:5]       # the first is where we stand
     forecast[kind] = sum(share for share, _ in found)
-    rows.append([kind, *(f"{' '.join(path)!r} {share:.1f}" for share, path in found),
-                 f"{forecast[kind]:.1f}"])
+    lines.append([kind, *(f"{' '.join(path)!r} {share:.1f}" for share, path in found),
+                  f"{forecast[kind]:.1f}"])
     theirs = SuffixDrafter(4, longest=1, tree=kind == "tree")   # nanospec/methods/copies/suffix.py
     assert drafted(theirs) == [path[-1] for _, path in found]
-table(["", "first", "second", "third", "fourth", "forecast"], rows)
+table(["", "first", "second", "third", "fourth", "forecast"], lines)
 
 # %% [markdown]
 # *Answer:* that of the tree. The path has bet on "cat" and must continue after it, while the tree
@@ -215,7 +215,7 @@ table(["", "first", "second", "third", "fourth", "forecast"], rows)
 # Now we turn to real texts. By the claim above we may draw and compare: the target writes a text
 # alone, and draft tokens are accepted as far as they agree with that text. So one text is enough to
 # judge every drafter that copies, and the next function does this. A draft may be a tree, and
-# `parents` tells which row each draft token follows.
+# `parents` tells which node each draft token follows.
 
 # %%
 def replay(drafter, ids, new):
@@ -228,8 +228,8 @@ def replay(drafter, ids, new):
     drafter.read(text, [0], None)
     future = new
     while future:
-        rows, parents, _ = of_text(drafter.propose(text, None, None, 0), 0)
-        tokens, paths = rows[1:], [[]]              # paths: of each row, the draft tokens up to it
+        nodes, parents, _ = of_text(drafter.propose(text, None, None, 0), 0)
+        tokens, paths = nodes[1:], [[]]             # paths: of each node, the draft tokens up to it
         for token, parent in zip(tokens, parents[1:]):
             paths.append(paths[parent] + [token])
         accepted = max(len(path) for path in paths if path == future[:len(path)])
@@ -275,7 +275,7 @@ for kind, T in texts:
     rounds = list(speculate(target, ModelDrafter(draft_model, 4), ids[kind], 40, T, seed=1))
     rates["draft model"].append(40 / len(rounds))
 table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
-      [[name, *(f"{rate:.2f}" for rate in row)] for name, row in rates.items()],
+      [[name, *(f"{rate:.2f}" for rate in line)] for name, line in rates.items()],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
@@ -302,21 +302,21 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
 # piece, the rest is drafted. These tokens were not drawn either, so each q_draft is one-hot and the
 # rule is the same.
 #
-# The price is rows, because the guesses make every call of the target longer.
+# The price is longer calls: the target reads all guesses, too.
 #
 # *Guess first:* does it bring more than the copies, and more than the draft model?
 
 # %%
-ahead = {}                          # of each text: tokens per target call, rows in a call
+ahead = {}                          # of each text: tokens per target call, tokens in a call
 for kind, T in texts:
     rounds = list(speculate(target, Lookahead(), ids[kind], 40, T, seed=1))
-    rows_in_all = sum(len(done.tokens) for done in rounds)
-    ahead[kind, T] = 40 / len(rounds), rows_in_all / len(rounds)
+    read = sum(len(done.tokens) for done in rounds)
+    ahead[kind, T] = 40 / len(rounds), read / len(rounds)
 table(["lookahead", *(f"{kind}, T = {T}" for kind, T in texts)],
       [["tokens per target call", *(f"{tokens:.2f}" for tokens, _ in ahead.values())],
-       ["rows in a call", *(f"{rows:.1f}" for _, rows in ahead.values())]])
+       ["tokens in a call", *(f"{read:.1f}" for _, read in ahead.values())]])
 for i, (tokens, _) in enumerate(ahead.values()):
-    assert tokens < max(row[i] for row in rates.values())
+    assert tokens < max(line[i] for line in rates.values())
 
 # %% [markdown]
 # *Answer:* no. In each column a copy or the draft model brings more tokens. Lookahead does worst in

@@ -4,7 +4,7 @@
 # **Must the draft tree be the same at every place?**
 #
 # *Several futures* looked for the one tree that is best on average, but no place is average. After
-# "import" the draft model may be sure of five tokens in a row, and a long tree is right there.
+# "import" the draft model may be sure of the next five tokens, and a long tree is right there.
 # After "=" many tokens are likely, and a wide tree is right. EAGLE-2 (Li et al. 2024, arXiv
 # 2406.16858) grows a different tree after every text.
 #
@@ -31,13 +31,13 @@ target, draft_model, tokenizer = pair = load_pair()
 # %% [markdown]
 # ## How sure?
 #
-# The *confidence* of a row is the product of the draft model's probabilities along its path. It
+# The *confidence* of a node is the product of the draft model's probabilities along its path. It
 # estimates how likely the whole path is to be accepted, before the target is asked.
 #
 # The draft is made in two phases:
 #
-# 1. *Expand.* On every level, the 2 most confident rows get 2 children each, the likeliest tokens.
-# 2. *Rerank.* Of all rows that were made, the 8 most confident are the draft.
+# 1. *Expand.* On every level, the 2 most confident nodes get 2 children each, the likeliest tokens.
+# 2. *Rerank.* Of all nodes that were made, the 8 most confident are the draft.
 #
 # We do this by hand. `expected(path)` is what the draft model expects after the text and a path.
 
@@ -51,7 +51,7 @@ def expected(path):
 
 
 def expand(width, depth):
-    """[(confidence, path)] of all rows that are made, level by level."""
+    """[(confidence, path)] of all nodes that are made, level by level."""
     made, level = [], [(1.0, ())]
     for _ in range(depth):
         children = []
@@ -71,15 +71,15 @@ def expand(width, depth):
 made = expand(width=2, depth=5)
 chosen = [path for _, path in sorted(made, reverse=True)[:8]]
 print()
-for sure, path in sorted(made, key=lambda row: row[1]):     # a child below its parent
+for sure, path in sorted(made, key=lambda node: node[1]):   # a child below its parent
     mark = "*" if path in chosen else " "
     print(f"  {mark} {sure:.3f} {'    ' * (len(path) - 1)}{tokenizer.decode(path[-1:])!r}")
-print("  * the draft: the 8 most confident rows")
+print("  * the draft: the 8 most confident nodes")
 
 # %% [markdown]
-# *Answer:* both. It has more than one beginning, and it is long where the draft is sure.
+# *Answer:* both. It has more than one beginning, and it is long where the draft model is sure.
 #
-# A child is never more confident than its parent. With a row its whole path is therefore chosen,
+# A child is never more confident than its parent. With a node its whole path is therefore chosen,
 # and the choice is always a tree.
 #
 # The library's drafter, nanospec/methods/trees/dynamic_tree.py, proposes the same tree. It reads a
@@ -87,7 +87,7 @@ print("  * the draft: the 8 most confident rows")
 
 # %%
 def paths_of(draft_tokens, parents):
-    """Of every row but the first, the draft tokens from the text down to it."""
+    """Of every node but the first, the draft tokens from the text down to it."""
     paths = [()]
     for token, parent in zip(draft_tokens[1:], parents[1:]):
         paths.append((*paths[parent], token))
@@ -106,12 +106,12 @@ assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 # ## Is it lossless?
 #
 # No token was drawn, because the proposed tokens follow from the text alone. So every q_draft is
-# one-hot. The node rule accepts the first child x of a row with probability p_target(x), and a
+# one-hot. The node rule accepts the first child x of a node with probability p_target(x), and a
 # later one with what the rejected siblings have left of it. The confidence chooses, but it must not
 # judge. We walk it, with tables of three tokens.
 
 # %%
-assert all(sorted(row.tolist())[-2:] == [0, 1] for row in q_draft[1:])
+assert all(sorted(q.tolist())[-2:] == [0, 1] for q in q_draft[1:])
 big, small = TableModel(3, seed=5), TableModel(3, seed=6)
 found, walked = walk(lambda dice: tuple(tokens_of(speculate(
     big, DynamicTree(small, 4, 2), [0, 1], 3, dice=dice))))
@@ -165,7 +165,7 @@ chains = [rounds_of(chain_of_5, T) for T in (0, 1)]
 calls = {"a chain of 5, drawn": [per_call(rounds) for rounds in chains],
          "a tree of 8, chosen": [per_call(trees), per_call(rounds_of(tree_of_8, 1))]}
 table(["tokens per target call", "T = 0", "T = 1"],
-      [[name, *(f"{count:.2f}" for count in row)] for name, row in calls.items()])
+      [[name, *(f"{count:.2f}" for count in line)] for name, line in calls.items()])
 
 # %% [markdown]
 # *Answer:* the tree at T = 0, and the chain at T = 1. Compare the two columns. At T = 0 the tree
@@ -191,8 +191,8 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # %% [markdown]
 # ## Three things to know
 #
-# 1. A row's confidence is the product of the draft model's probabilities along its path. The most
-#    confident rows always form a tree.
+# 1. A node's confidence is the product of the draft model's probabilities along its path. The most
+#    confident nodes always form a tree.
 # 2. The confidence chooses and never judges. Nothing is drawn, so every q_draft is one-hot and the
 #    text is exact.
 # 3. Chosen tokens are good at T = 0. At T = 1, drawn ones are accepted more often.

@@ -110,41 +110,41 @@ figures.thrown_away(names, p_target.tolist(), heights(ways(p_target, q_draft)),
 # %% [markdown]
 # ## The reason: only the mean is right
 #
-# Take each draft token alone and ask: *if* this one is drawn, what comes out? That is a row of the
-# table below, and the column "drawn" tells how often it is drawn. None of the rows is p_target. But
-# their mean, weighted by "drawn", is exactly p_target.
+# Take each draft token alone and ask: *if* this one is drawn, what comes out? That is a line of the
+# table below, and the column "drawn" tells how often it is drawn. None of the lines is p_target.
+# But their mean, weighted by "drawn", is exactly p_target.
 #
 # *Guess first:* "zip" is drawn far too often. What comes out when it is drawn?
 
 # %%
-def row_of(x, p_target, q_draft):
+def line_of(x, p_target, q_draft):
     """(V,): the distribution of what comes out if x is drawn: accepted, or replaced."""
     accepts = min(1, (p_target[x] / q_draft[x]).item())
-    row = (1 - accepts) * residual(p_target, q_draft)
-    row[x] += accepts
-    return row
+    line = (1 - accepts) * residual(p_target, q_draft)
+    line[x] += accepts
+    return line
 
 
-rows = torch.stack([row_of(x, p_target, q_draft) for x in range(len(names))])        # (V, V)
-mean = q_draft @ rows                                       # each row times q_draft, added up
-cells = [[name, f"{q:.2f}", *(f"{share:.2f}" for share in row)]
-         for name, q, row in zip(names, q_draft, rows)]
+lines = torch.stack([line_of(x, p_target, q_draft) for x in range(len(names))])        # (V, V)
+mean = q_draft @ lines                                      # each line times q_draft, added up
+cells = [[name, f"{q:.2f}", *(f"{share:.2f}" for share in line)]
+         for name, q, line in zip(names, q_draft, lines)]
 cells.append(["mean", "1.00", *(f"{share:.2f}" for share in mean)])
 table(["draft token", "drawn", *names], cells)
 
 # %% [markdown]
 # *Answer:* "range" with .75 and "zip" with .25.
 #
-# To throw a draft token away is to put another row in its place, the row p_target itself. That row
-# would be right alone, but together with the other two rows it is wrong, because the mean is no
-# longer p_target.
+# To throw a draft token away is to put another line in its place, the line p_target itself. That
+# line would be right alone, but together with the other two lines it is wrong, because the mean is
+# no longer p_target.
 #
 # *Guess first:* which of the three draft tokens does most harm when it is thrown away?
 
 # %%
 cells = []
 for x, name in enumerate(names):
-    others = rows.clone()
+    others = lines.clone()
     others[x] = p_target                                    # x is thrown away
     mean = q_draft @ others
     off = (mean - p_target).abs().sum() / 2                 # total variation
@@ -157,7 +157,7 @@ table(["the mean, if", *names, "off by"], cells)
 # ## What a rule may look at
 #
 # Now suppose that the rule decides *before* the draft token is drawn. "No draft token here" then
-# replaces all rows at once by p_target. "A draft token here" keeps all rows, and their mean is
+# replaces all lines at once by p_target. "A draft token here" keeps all lines, and their mean is
 # p_target. Both are right, so any mixture of the two is right, whatever the rule looked at to
 # choose.
 #
@@ -253,7 +253,7 @@ def three_tokens(play_round, dislikes, dice):
 # *Guess first:* which of the eight numbers, four rules in two versions, are 0?
 
 # %%
-reasons = {"the draft gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
+reasons = {"the draft model gave it less than 0.35": lambda q_draft, x, accepted: q_draft[x] < 0.35,
            "it is token 0": lambda q_draft, x, accepted: x == 0,
            "its coin rejected it": lambda q_draft, x, accepted: not accepted,
            "no token there had 0.5": lambda q_draft, x, accepted: q_draft.max() < 0.5}
@@ -277,7 +277,7 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 # *Answer:* five of them. If the rule stops after the token, the text is exact for every reason. If
 # it throws the token away because of the token itself or of its coin, the text is wrong.
 #
-# Two rows deserve a second look.
+# Two lines deserve a second look.
 #
 # - *Its coin rejected it.* The replacement of a rejected draft token must come from the residual
 #   distribution. Thrown away, it comes from all of p_target, which is the wrong rule of *Accept or
@@ -356,10 +356,10 @@ table(["", "A", "B"], [[name.replace("_", " "), *(f"{found[x]:.2f}" for x in ran
 #
 # ## Change this and run again
 #
-# 1. Take a perfect draft: `q_draft = p_target.clone()`. Does throwing "range" away do less harm
-#    now?
-# 2. Add a reason: `x != q_draft.argmax()`. Only the draft's best tokens remain, but is the text
-#    exact?
+# 1. Take a perfect draft model: `q_draft = p_target.clone()`. Does throwing "range" away do less
+#    harm now?
+# 2. Add a reason: `x != q_draft.argmax()`. Only the draft model's best tokens remain, but is the
+#    text exact?
 # 3. Add a reason: `q_draft.max() < 0.5 and x == 0`. Its first half is harmless, but is the whole?
 # 4. Add a reason: `accepted`. Which draft tokens are thrown away now, and how far off is the text?
 #

@@ -38,12 +38,12 @@ prompts = [tokenizer.encode(text) for text in ("import os\nfor i in", "class Sta
                                                "    assert square(1) == 1\n" * 3)]
 
 # %% [markdown]
-# ## How sure is the draft, and how often is it right?
+# ## How sure is the draft model, and how often is it right?
 #
-# At temperature 0 the target always takes its likeliest token, and so does the draft. A draft token
-# is accepted exactly where the two agree. No dice are needed: the target writes a text, and the
-# draft reads it. At each place we note whether the draft's likeliest token is the right one, and
-# how *sure* it was, that is, the probability that it gave to this token.
+# At temperature 0 the target always takes its likeliest token, and so does the draft model. A draft
+# token is accepted exactly where the two agree. No dice are needed: the target writes a text, and
+# the draft model reads it. At each place we note whether the draft model's likeliest token is the
+# right one, and how *sure* it was, that is, the probability that it gave to this token.
 
 # %%
 texts, sure, right = [], [], []
@@ -57,25 +57,25 @@ for ids in prompts:
     right.append((best.indices == torch.tensor(text)).tolist())
 
 # %% [markdown]
-# *Guess first:* where the draft gave its token less than 0.25, how often is it right? And where it
-# gave more than 0.75?
+# *Guess first:* where the draft model gave its token less than 0.25, how often is it right? And
+# where it gave more than 0.75?
 
 # %%
 all_sure, all_right = sum(sure, []), sum(right, [])
 quarters = [min(3, int(4 * probability)) for probability in all_sure]
-rows = []
+lines = []
 for number in range(4):
     hits = [hit for quarter, hit in zip(quarters, all_right) if quarter == number]
     share = f"{sum(hits) / len(hits):.2f}" if hits else "-"
-    rows.append([f"{number / 4:.2f} to {(number + 1) / 4:.2f}", len(hits), share])
-rows.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
-table(["how sure the draft was", "places", "share that is right"], rows)
+    lines.append([f"{number / 4:.2f} to {(number + 1) / 4:.2f}", len(hits), share])
+lines.append(["all", len(all_right), f"{sum(all_right) / len(all_right):.2f}"])
+table(["how sure the draft model was", "places", "share that is right"], lines)
 
 # %% [markdown]
 # *Answer:* in about one case of four, and nearly always.
 #
-# How sure the draft is tells something before the target has seen the token. A stopping rule may
-# look at this, because it decides about the next draft token and looks only at those that were
+# How sure the draft model is tells something before the target has seen the token. A stopping rule
+# may look at this, because it decides about the next draft token and looks only at those that were
 # drawn before.
 #
 # ## What does one more draft token cost?
@@ -123,10 +123,10 @@ def best_rate(alpha, c, v):
 
 def goes_on(chance, drafted, alpha, rate, c, v):
     """Is one more draft token worth it, or are several? chance: that all `drafted` are accepted."""
-    rows = drafted + 1                      # the target reads them, and the last token of the text
-    for more in range(1, max(v) - rows + 1):
+    m = drafted + 1                         # the target reads them, and the last token of the text
+    for more in range(1, max(v) - m + 1):
         brings = chance * (expected_tokens(alpha, more) - 1)        # alpha + alpha^2 + ...
-        takes = more * c + v[rows + more] - v[rows]
+        takes = more * c + v[m + more] - v[m]
         if brings > rate * takes:
             return True
     return False
@@ -137,32 +137,32 @@ def goes_on(chance, drafted, alpha, rate, c, v):
 # single further token does not pay, and two may.
 #
 # *Guess first:* each draft token is accepted with 0.75. At which length does the rule stop? What if
-# the draft is surer here, 0.90, or lost, 0.40? The best rate stays at 1.91.
+# the draft model is surer here, 0.90, or lost, 0.40? The best rate stays at 1.91.
 
 # %%
 toy_c, toy_v = 0.1, {m: 1 + 0.05 * (m - 1) for m in range(1, 10)}
 rate = best_rate(0.75, toy_c, toy_v)
 worth = rate * (toy_c + toy_v[2] - toy_v[1])
 print(f"\nthe best rate is {rate:.2f}; the time of one more draft token would bring {worth:.2f}")
-rows, lengths = [], {}
+lines, lengths = [], {}
 for each in 0.90, 0.75, 0.40:
     brings = [each ** (drafted + 1) for drafted in range(8)]
     drafted = 0
     while drafted < 8 and goes_on(each ** drafted, drafted, each, rate, toy_c, toy_v):
         drafted += 1
     lengths[each] = drafted
-    rows.append([f"{each:.2f}", *(f"{number:.2f}" for number in brings), drafted])
-table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"], rows,
+    lines.append([f"{each:.2f}", *(f"{number:.2f}" for number in brings), drafted])
+table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"], lines,
       "what the 1st, 2nd, ... draft token brings")
 
 # %% [markdown]
-# *Answer:* after 4. If the draft is surer, it goes on to the 8 tokens that are allowed, and if it
-# is lost it stops after 1.
+# *Answer:* after 4. If the draft model is surer, it goes on to the 8 tokens that are allowed, and
+# if it is lost it stops after 1.
 #
 # The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances
-# while it runs. It sorts draft tokens into eight classes by how sure the draft was, and counts for
-# each class how many were judged and how many accepted. (Earlier rounds may be looked at.) The
-# chance that all draft tokens are accepted is the product of their shares.
+# while it runs. It sorts draft tokens into eight classes by how sure the draft model was, and
+# counts for each class how many were judged and how many accepted. (Earlier rounds may be looked
+# at.) The chance that all draft tokens are accepted is the product of their shares.
 #
 # Its decisions are the same as ours. We compare them at every length, with three patterns.
 
@@ -182,8 +182,8 @@ for pattern in [.95] * 8, [.6] * 8, [.9, .2, .9, .7, .4, .99, .1, .5]:
 # | rule | it stops | it decides |
 # |---|---|---|
 # | heuristic | at the last length, + 2 if all were accepted, else - 1 | before a draft step |
-# | confidence | after a draft token that the draft gave less than 0.2 | before a draft step |
-# | entropy | where the draft's distribution is spread over many tokens | after the draft step |
+# | confidence | after a draft token that the draft model gave less than 0.2 | before a draft step |
+# | entropy | where q_draft is spread over many tokens | after the draft step |
 # | goodput | where one more brings less than its time is worth | before a draft step |
 #
 # (The paper of the entropy rule is arXiv 2410.18351. The library's docstrings name the others.)
@@ -210,8 +210,8 @@ for name, rule in rules.items():
 # %% [markdown]
 # ## One gamma for all places
 #
-# A fixed gamma needs no run, because we know where the draft is right, and that is enough to count
-# the target calls.
+# A fixed gamma needs no run, because we know where the draft model is right, and that is enough to
+# count the target calls.
 
 # %%
 def calls(right, gamma):
@@ -243,7 +243,7 @@ for gamma in range(1, 9):
 # %%
 fixed = [name for name in spent if name.startswith("gamma")]
 best_costs = [min(spent[name][i][2] for name in fixed) for i in range(len(prompts))]
-means, pace, rows = {}, {}, []
+means, pace, lines = {}, {}, []
 for name in fixed + list(rules):
     rounds, steps, cost = (sum(part) for part in zip(*spent[name]))
     written = sum(len(text) for text in texts)
@@ -251,8 +251,8 @@ for name in fixed + list(rules):
     pace[name] = written / cost
     worst = min(best / mine - 1 for best, (_, _, mine) in zip(best_costs, spent[name]))
     numbers = steps / rounds, cost / rounds, written / rounds, pace[name]
-    rows.append([name, *(f"{number:.2f}" for number in numbers), f"{worst:+.0%}"])
-table(["rule", "draft steps", "cost", "tokens", "tokens / cost", "worst prompt"], rows,
+    lines.append([name, *(f"{number:.2f}" for number in numbers), f"{worst:+.0%}"])
+table(["rule", "draft steps", "cost", "tokens", "tokens / cost", "worst prompt"], lines,
       "draft steps, cost and tokens: means of a round")
 
 # %%
@@ -278,14 +278,14 @@ quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
 #
 # ## Three things to know
 #
-# 1. The draft's own probability tells how likely its token is to be accepted.
+# 1. The draft model's own probability tells how likely its token is to be accepted.
 # 2. One more draft token pays if it brings more than its time would bring in other rounds.
 # 3. Which rule wins depends on c and v. A rule that does not know them fits one machine only.
 #
 # ## Change this and run again
 #
-# 1. Make the draft expensive: write `c = 0.4` below the line that computes c. Which rules still
-#    draft far, and at what cost?
+# 1. Make the draft model expensive: write `c = 0.4` below the line that computes c. Which rules
+#    still draft far, and at what cost?
 # 2. Try `Confidence(0.05)`, `Confidence(0.5)` and `Confidence(0.8)`, at the measured c and at 0.4.
 #    Is the same threshold best for both?
 # 3. Keep only the third prompt: write `prompts = prompts[2:]` below the definition of `prompts`.

@@ -73,7 +73,7 @@ assert gap < 1e-3
 #
 #     logits = output head of (h + silu(W h))
 #
-# W is a matrix with C rows and C columns, and it is all that is trained. silu(a) = a / (1 +
+# W is a matrix of C x C weights, and it is all that is trained. silu(a) = a / (1 +
 # exp(-a)) is a curve with silu(0) = 0. We begin with W = 0. *Guess first:* what does such a head
 # predict?
 
@@ -172,7 +172,7 @@ train(medusa, 120)
 # %% [markdown]
 # Now measure the heads on texts that are new to them, by beta: the mean of sum min(p_target,
 # q_draft), the probability that a token drawn from the head would be accepted. For comparison there
-# is a draft that knows nothing of the text and proposes the mean distribution everywhere.
+# is a draft model that knows nothing of the text and proposes the mean distribution everywhere.
 #
 # *Guess first:* compare head 1 with heads 2 and 3. Do they get better or worse, and how fast?
 
@@ -185,7 +185,7 @@ def betas(q_draft):
 
 def show(found):
     table(["beta of", "draft token 1", "2", "3"],
-          [[name, *(f"{beta:.2f}" for beta in row)] for name, row in found.items()])
+          [[name, *(f"{beta:.2f}" for beta in line)] for name, line in found.items()])
 
 
 of_medusa = whole_texts(medusa, test, before_test, 3).softmax(-1)
@@ -209,7 +209,7 @@ show(found)
 #
 #     logits = output head of (h + silu(W [h, x, draft tokens so far]))
 #
-# Hydra gets 80 steps where Medusa had 120. The last row of the table is `prefix`, which ships with
+# Hydra gets 80 steps where Medusa had 120. The last line of the table is `prefix`, which ships with
 # this project. It reads hidden states and tokens, too, but those of the whole text, and it was
 # trained for hours instead of seconds.
 #
@@ -262,28 +262,27 @@ assert accuracies[0][1] > accuracies[2][0]
 # three tokens ahead.
 #
 # (A head ranks its own guesses, not always as the target would: a third may be worth more than the
-# second.) A *row* is a node of the tree, and an *accuracy* is one of the numbers just printed.
-# Medusa takes the probability of a row to be the product along its path. With accuracies .6 and .2
-# for head 1, and .5 and .1 for head 2:
+# second.) An *accuracy* is one of the numbers just printed. Medusa takes the probability of a node
+# to be the product along its path. With accuracies .6 and .2 for head 1, and .5 and .1 for head 2:
 #
-# | row | probability |
+# | node | probability |
 # |---|---|
 # | the best of head 1 | .6 |
 # | after it, the best of head 2 | .6 x .5 = .3 |
 # | the second best of head 1 | .2 |
 # | after it, the best of head 2 | .2 x .5 = .1 |
 #
-# Take the rows with the greatest probability, one after the other. No row has a greater probability
-# than its parent, so the rows taken always form a tree. Three rows give 1 + .6 + .3 + .2 = 2.1
-# tokens per round, where the 1 is the token that always comes. `grown_tree`
+# Take the nodes with the greatest probability, one after the other. No node has a greater
+# probability than its parent, so the nodes taken always form a tree. Three nodes give 1 + .6 + .3 +
+# .2 = 2.1 tokens per round, where the 1 is the token that always comes. `grown_tree`
 # (nanospec/methods/trees/shapes.py) does this.
 #
 # The product is only a promise, because it assumes that the guesses along a path are independent.
-# To check it, we count at each place of the held-out text which rows agree with the text, as if the
-# target had written it.
+# To check it, we count at each place of the held-out text which nodes agree with the text, as if
+# the target had written it.
 
 # %%
-expected, example = grown_tree([[.6, .2], [.5, .1]], 4)     # 4 rows: three, and row 0
+expected, example = grown_tree([[.6, .2], [.5, .1]], 4)     # 4 nodes: three, and node 0
 assert example == [-1, 0, 0, 1] and abs(expected - 2.1) < 1e-12
 places = test.shape[1] - 3                                  # where three tokens follow
 right = [ranked[k, :, :places] == test[:, k + 1:k + 1 + places, None] for k in range(3)]
@@ -291,19 +290,20 @@ right = [ranked[k, :, :places] == test[:, k + 1:k + 1 + places, None] for k in r
 
 def counted(tree):
     """Tokens in a round, a mean over all places; 1 for the token that always comes."""
-    agrees, depth = [right[0][..., 0] | True], [0]          # row 0 is the text itself
-    for row, parent in enumerate(tree[1:], 1):
-        rank = tree[1:row].count(parent)                    # how many elder siblings it has
+    agrees, depth = [right[0][..., 0] | True], [0]          # node 0 is the text itself
+    for node, parent in enumerate(tree[1:], 1):
+        rank = tree[1:node].count(parent)                   # how many elder siblings it has
         agrees.append(agrees[parent] & right[depth[parent]][..., rank])
         depth.append(depth[parent] + 1)
-    return sum(rows.double().mean().item() for rows in agrees)
+    return sum(nodes.double().mean().item() for nodes in agrees)
 
 
 chain_tokens = 1 + accuracies[0][0] * (1 + accuracies[1][0] * (1 + accuracies[2][0]))
 expected, tree = grown_tree(accuracies, 9)
 promised = {"a chain of three": ([-1, 0, 1, 2], chain_tokens), "a tree of eight": (tree, expected)}
-table(["tokens in a round", "promised", "counted"], [[name, f"{tokens:.2f}", f"{counted(rows):.2f}"]
-                                                     for name, (rows, tokens) in promised.items()])
+table(["tokens in a round", "promised", "counted"],
+      [[name, f"{tokens:.2f}", f"{counted(shape):.2f}"]
+       for name, (shape, tokens) in promised.items()])
 assert counted(tree) > counted([-1, 0, 1, 2])
 
 # %% [markdown]
@@ -340,7 +340,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # 2. The label of head 1 is the token after x, not x. A loss that is too good to be true means a
 #    wrong label.
 # 3. Heads that work at once draft a whole tree without any further call. The best tree takes the
-#    rows with the greatest product of accuracies, and it is lossless: nothing was drawn.
+#    nodes with the greatest product of accuracies, and it is lossless: nothing was drawn.
 #
 # ## Change this and run again
 #
@@ -350,7 +350,7 @@ for name, small in ("a table", TableModel(3, seed=5, zeros=0)), ("a small GPT", 
 # 2. In `head`, leave out `h +`, and take out the asserts before the training and the one after the
 #    table of the two labels. What does a head predict before any training, and what does that table
 #    show?
-# 3. Write `grown_tree(accuracies, 33)`. Where do the new rows go, to the side or further down? How
+# 3. Write `grown_tree(accuracies, 33)`. Where do the new nodes go, to the side or further down? How
 #    many more tokens does a round bring?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

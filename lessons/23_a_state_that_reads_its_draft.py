@@ -37,7 +37,7 @@ from nanospec.theory import acceptance, best_gamma, speedup
 # - Begin: z = start(norm of the hidden states before the last token of the text). `start` is a
 #   matrix.
 # - Read the last token of the text, and later each draft token x: z = silu(norm(carry z + embedding
-#   of x)). `carry` is a matrix, and `embedding` has a row for each x.
+#   of x)). `carry` is a matrix, and `embedding` has a vector for each x.
 # - Predict the next token: logits = head z. `head` is a matrix.
 #
 # `norm` divides by the size of the numbers, so that they neither grow nor vanish on the way. `silu`
@@ -131,7 +131,7 @@ figures.the_state(betas)
 # Count multiplications by hand. The product of a vector with a matrix takes one for each weight.
 #
 # - The state: carry z takes width x width, and head z takes width x V. The embedding is the lookup
-#   of a row and takes no multiplication.
+#   of a vector and takes no multiplication.
 # - The draft GPT: each weight once. (Its embedding matrix is its output head, too.) Attention over
 #   the text comes on top.
 #
@@ -191,14 +191,14 @@ table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
 quiet.tell("c was 0.10 for the draft GPT (one core of an Intel Xeon)")
 
 # %% [markdown]
-# Read the last row: with this alpha the state would be as fast as the GPT, although it accepts less
-# often. After a few seconds of training it is far below that alpha.
+# Read the last line: with this alpha the state would be as fast as the GPT, although it accepts
+# less often. After a few seconds of training it is far below that alpha.
 #
 # ## Three things to know
 #
 # 1. A state that every draft token changes knows what precedes its place, so acceptance hardly
-#    falls along the draft. A step is two matrix products and the lookup of a row, without attention
-#    or cache.
+#    falls along the draft. A step is two matrix products and the lookup of a vector, without
+#    attention or cache.
 # 2. The count of multiplications is not the clock. Small operations cost what it costs to start
 #    them.
 # 3. A cheap step helps twice: the draft costs less, and a longer draft pays. The formula tells how

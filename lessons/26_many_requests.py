@@ -7,9 +7,9 @@
 # text had one round after the other. Now several texts share each round. One of them accepts all
 # its draft tokens, and another accepts none.
 #
-# In this lesson a *row* is the place of one text in the batch. (In the other lessons a row is a
-# place in a draft.) We need `length` and stale slots (*The cache*), the walk, and the round. Most
-# models here are tiny and random, in float64, so everything is exact and takes no time.
+# A *row* is the place of one text in the batch. We need `length` and stale slots (*The cache*), the
+# walk, and the round. Most models here are tiny and random, in float64, so everything is exact and
+# takes no time.
 
 # %%
 import torch
@@ -215,7 +215,7 @@ def row_1(rule, dice):
     draft, p_target, _, accepted, token = one_round(p_model, cache, drafter, verify, text,
                                                     Sampling(), dice, kv_length=8)
     k = int(accepted.min())
-    x = draft.tokens[1, 1:].tolist()                        # row 0 of a draft is no draft token
+    x = draft.tokens[1, 1:].tolist()                        # node 0 is no draft token
     return tuple(rule(x, int(accepted[1]), int(token[1]), k, p_target[1], dice))
 
 

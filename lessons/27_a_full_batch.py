@@ -8,7 +8,7 @@
 # the same advantage a second time. This lesson measures where it ends, and lets a server choose its
 # draft length accordingly.
 #
-# A *row* is the place of one text in the batch here. *gamma* is the number of draft tokens in a
+# A *row* is the place of one text in the batch. *gamma* is the number of draft tokens in a
 # round, and *alpha* the mean probability that one of them is accepted.
 
 # %%
@@ -151,7 +151,8 @@ for rows in counts:
         predicted = expected_tokens(alpha, gamma) / (gamma * c + v)
         gains[rows, gamma] = alpha, c, v, tokens, predicted, tokens * plain / min(seconds[1:])
 table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predicted", "measured"],
-      [[rows, gamma, *(f"{number:.2f}" for number in row)] for (rows, gamma), row in gains.items()])
+      [[rows, gamma, *(f"{number:.2f}" for number in line)]
+       for (rows, gamma), line in gains.items()])
 
 # %% [markdown]
 # *Answer:* the longer one for one text, as a rule, and the shorter one for 32. Read the column
@@ -182,7 +183,7 @@ def round_takes(rows, gamma):
     return ends[0] + share * (ends[1] - ends[0])
 
 
-mean_alpha = sum(row[0] for row in gains.values()) / len(gains)
+mean_alpha = sum(line[0] for line in gains.values()) / len(gains)
 chosen = {}
 for rows in 1, 2, 4, 8, 16, 24, 32:
     drafter = ByLoad(draft_model, round_takes, most=6)

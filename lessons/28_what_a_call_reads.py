@@ -57,9 +57,9 @@ class Experts(nn.Module):
         weights, which = self.router(x).softmax(-1).topk(CHOSEN)        # (m, CHOSEN) each
         out, loaded = torch.zeros_like(x), which.unique().tolist()
         for expert in loaded:
-            rows, slot = torch.where(which == expert)                   # the tokens that chose it
-            hidden = F.silu(x[rows] @ self.up[expert].T)
-            out[rows] += weights[rows, slot, None] * (hidden @ self.down[expert].T)
+            chose, slot = torch.where(which == expert)                   # its tokens
+            hidden = F.silu(x[chose] @ self.up[expert].T)
+            out[chose] += weights[chose, slot, None] * (hidden @ self.down[expert].T)
         return out, loaded
 
 # %% [markdown]
@@ -67,7 +67,7 @@ class Experts(nn.Module):
 # middle of its layers. Their mean is subtracted, and all are scaled to the same length. (Our router
 # is random and was not trained, but like tokens still get like experts.)
 #
-# *Guess first:* one token loads 4 experts of 32. How many do five tokens in a row load?
+# *Guess first:* one token loads 4 experts of 32. How many do five tokens of one text load?
 
 # %%
 torch.manual_seed(0)
@@ -75,7 +75,7 @@ layer, texts = Experts(), windows(tokenizer, read_texts()[1], 8)
 with torch.no_grad():
     x = target(texts, layers=[target.config.layers // 2])[1][:, :, 0]      # (8, 128, C)
     x = F.rms_norm(x - x.mean((0, 1)), (C,))
-    together, alone = layer(x[0, 10:15])[0], torch.cat([layer(row[None])[0] for row in x[0, 10:15]])
+    together, alone = layer(x[0, 10:15])[0], torch.cat([layer(one[None])[0] for one in x[0, 10:15]])
 assert (together - alone).abs().max() < 1e-4                # one call, or five: the same answers
 
 sizes, loaded = [1, 2, 3, 5, 9, 17], {}
@@ -118,9 +118,10 @@ gains = {"dense, one text": [speedup(ALPHA, gamma, c, 1) for gamma in gammas]}
 for rows in (1, 4, 16, 64):
     gains[f"experts, texts: {rows}"] = [
         speedup(ALPHA, gamma, c, read_by(rows, gamma + 1) / read_by(rows, 1)) for gamma in gammas]
-table(["gamma", *gammas], [[name, *(f"{gain:.2f}" for gain in row)] for name, row in gains.items()],
+table(["gamma", *gammas],
+      [[name, *(f"{gain:.2f}" for gain in line)] for name, line in gains.items()],
       "times as fast as plain decoding, by the formula, while reading is what takes the time")
-best_of = {name: max(row) for name, row in gains.items()}
+best_of = {name: max(line) for name, line in gains.items()}
 assert best_of["experts, texts: 1"] < best_of["experts, texts: 64"] <= best_of["dense, one text"]
 
 # %% [markdown]
@@ -157,10 +158,11 @@ def call(texts, m, length):
 
 lengths, batches = (100, 500, 1_000, 32_000), (1, 8, 32, 128, 256, 512)
 v5 = {length: [call(B, 5, length) / call(B, 1, length) for B in batches] for length in lengths}
-of_length = {length: [speedup(ALPHA, 4, c, v) for v in row] for length, row in v5.items()}
+of_length = {length: [speedup(ALPHA, 4, c, v) for v in line] for length, line in v5.items()}
 for what, found in ("v(5)", v5), ("gain", of_length):
-    table([f"{what}, texts:", *batches], [[f"after {length:,} tokens", *(f"{it:.2f}" for it in row)]
-                                          for length, row in found.items()])
+    table([f"{what}, texts:", *batches],
+          [[f"after {length:,} tokens", *(f"{it:.2f}" for it in line)]
+           for length, line in found.items()])
 assert v5[100][4] > 3 > 1.01 > v5[32_000][4]
 figures.what_a_call_reads(sizes, loaded, by_chance, batches, of_length)
 

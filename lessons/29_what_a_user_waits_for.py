@@ -65,7 +65,7 @@ def served(gap, gamma, count=300):
         if not running:
             now = max(now, coming[0].came)                  # nothing to do before
         if coming and coming[0].came <= now and len(running) < PLACES:
-            now += call(PROMPT) * (1 + C * (gamma > 0))     # the target reads it, and the draft
+            now += call(PROMPT) * (1 + C * (gamma > 0))     # both models read it
             running.append(coming.pop(0))
         now += call(len(running) * (gamma + 1)) + gamma * C
         for request in running:
@@ -85,7 +85,7 @@ def served(gap, gamma, count=300):
 # *Guess first:* which of the three does speculation improve when all requests come at once?
 
 # %%
-loads, rows, found = {"seldom": 150, "often": 8, "all at once": 1e-6}, [], {}
+loads, lines, found = {"seldom": 150, "often": 8, "all at once": 1e-6}, [], {}
 for load, gap in loads.items():
     for gamma in (0, 1, 4):
         done, end = served(gap, gamma)
@@ -94,9 +94,9 @@ for load, gap in loads.items():
                                    for request in done),
                               mean(request.pause for request in done),
                               sum(request.tokens for request in done) / end)
-        rows.append([load, gamma, *(f"{number:.2f}" for number in found[load, gamma])])
+        lines.append([load, gamma, *(f"{number:.2f}" for number in found[load, gamma])])
 table(["requests come", "gamma", "first token", "per token", "longest pause", "throughput"],
-      rows, "times in plain steps for one text; the throughput in tokens for such a time")
+      lines, "times in plain steps for one text; the throughput in tokens for such a time")
 assert found["seldom", 4][1] < 0.5 * found["seldom", 0][1]
 assert found["all at once", 4][3] < found["all at once", 0][3] < found["all at once", 1][3]
 assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > found["often", 0][2]
@@ -140,15 +140,15 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # *Guess first:* for which draft model does this pay most, a cheap one or an expensive one?
 
 # %%
-rows, gains = [], {}
+lines, gains = [], {}
 for c in (0.02, 0.1, 0.3):
     for gamma in (1, 2, 4):
         hit, tokens = ALPHA ** (gamma + 1), expected_tokens(ALPHA, gamma)
         in_turn = gamma * c + 1
         at_once = hit * max(1, gamma * c) + (1 - hit) * in_turn
         gains[c, gamma] = tokens / in_turn, tokens / at_once
-        rows.append([c, gamma, f"{hit:.2f}", *(f"{gain:.2f}" for gain in gains[c, gamma])])
-table(["c", "gamma", "guess comes true", "speed-up, in turn", "at the same time"], rows, "v = 1")
+        lines.append([c, gamma, f"{hit:.2f}", *(f"{gain:.2f}" for gain in gains[c, gamma])])
+table(["c", "gamma", "guess comes true", "speed-up, in turn", "at the same time"], lines, "v = 1")
 figures.what_a_user_waits_for(found, gains)
 
 # %% [markdown]

@@ -124,9 +124,9 @@ table(["walked: both texts together", "off by"],
 # ## No padding
 #
 # A call is a rectangle, and now the rows have different lengths. If the target computed the whole
-# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long row, and
-# only attention needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands in
-# the target's place and does this.
+# rectangle, nothing would be saved. So it computes only the tokens that exist, as one long line,
+# and only attention needs the rectangle. The library's `Ragged` (nanospec/serving/ragged.py) stands
+# in the target's place and does this.
 #
 # *Guess first:* there are 16 texts, with four draft tokens for one of them and one for each of the
 # others. How much longer does the rectangle take?

@@ -51,13 +51,13 @@ p = torch.tensor([[0.5, 0.0],
 # *Guess first:* how often is the draft an answer that the target could give?
 
 # %%
-row_1, row_2 = p.sum(1), p.sum(0)
-drawn = row_1[:, None] * row_2                              # each place on its own
+q_1, q_2 = p.sum(1), p.sum(0)
+drawn = q_1[:, None] * q_2                                  # each place on its own
 table(["draft", "drafted", "target"],
       [[f"{first[i]} {second[j]}", f"{drawn[i, j]:.2f}", f"{p[i, j]:.2f}"]
        for i, j in product(range(2), range(2))])
-beta_1 = acceptance(p.sum(1), row_1).item()
-beta_2 = sum(row_1[i] * acceptance(p[i] / p[i].sum(), row_2) for i in range(2)).item()
+beta_1 = acceptance(p.sum(1), q_1).item()
+beta_2 = sum(q_1[i] * acceptance(p[i] / p[i].sum(), q_2) for i in range(2)).item()
 print(f"\nbeta: {beta_1:.2f} at the first place, {beta_2:.2f} at the second")
 
 # %% [markdown]
@@ -79,20 +79,20 @@ assert off < 1e-12
 # %% [markdown]
 # ## A table of transitions
 #
-# Now draw from left to right. Before the second place is drawn, add one row of a table M to its
-# logits: the row of the word that was drawn before it. DSpark (2026) does this, with a product of
-# two thin matrices as its table. A row tells how much likelier each word is after this one than
+# Now draw from left to right. Before the second place is drawn, add one line of a table M to its
+# logits: the line of the word that was drawn before it. DSpark (2026) does this, with a product of
+# two thin matrices as its table. A line tells how much likelier each word is after this one than
 # elsewhere:
 #
 #     M[a, b] = log p(b after a) - log p(b)
 #
-# This is no pass of a model, only the lookup of a row.
+# This is no pass of a model, only the lookup of a line.
 
 # %%
 after = p / p.sum(1, keepdim=True)                          # (2, 2): p(second | first)
-M = (after / row_2).clamp(min=1e-30).log()
-corrected = (row_2.log() + M).softmax(-1)                   # row i: after first word i
-beta_2 = sum(row_1[i] * acceptance(after[i], corrected[i]) for i in range(2)).item()
+M = (after / q_2).clamp(min=1e-30).log()
+corrected = (q_2.log() + M).softmax(-1)                     # [i]: after first word i
+beta_2 = sum(q_1[i] * acceptance(after[i], corrected[i]) for i in range(2)).item()
 print(f"\nwith the table, beta at the second place is {beta_2:.2f}")
 assert beta_2 > 1 - 1e-6
 
@@ -107,8 +107,8 @@ assert beta_2 > 1 - 1e-6
 # mean of its distributions over all futures. This is the marginal: all that can be known about
 # place k when the places before it are unknown. (For each future we leave it out of its own mean.)
 #
-# A block drafter that is trained with cross-entropy approaches this marginal. Its first row is the
-# target's own distribution, so its beta is 1 there.
+# A block drafter that is trained with cross-entropy approaches this marginal. At the first place
+# that is the target's own distribution, so its beta is 1 there.
 
 # %%
 PLACES, FUTURES = 6, 64
@@ -158,9 +158,9 @@ for temperature in (1.0, 0.7, 0.4):
     likeliest_of[temperature] = torch.stack(likeliest).mean(0).tolist()
 for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
     table([what, *range(1, PLACES + 1)],
-          [[f"T = {warm}", *(f"{beta:.2f}" for beta in row)] for warm, row in found.items()],
+          [[f"T = {warm}", *(f"{beta:.2f}" for beta in line)] for warm, line in found.items()],
           "beta of a perfect marginal, at each place")
-assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
+assert all(line == sorted(line, reverse=True) for line in drawn_of.values())
 
 # %% [markdown]
 # *Answer:* three times of five at the second place, and less than one time of four at the sixth.
@@ -170,10 +170,10 @@ assert all(row == sorted(row, reverse=True) for row in drawn_of.values())
 # their best where texts are easy to foresee.
 #
 # The likeliest token is worse at the first places and falls less. At low temperatures it has caught
-# up in the end. The marginal is therefore not the best row for acceptance. Suppose that the target
-# answers "of course" nine times of ten. At the second place the marginal [.9, .1] is accepted with
-# .9 x .9 + .1 x .1 = .82, and the row [1, 0] with .9. A loss that aims at acceptance (*What to
-# train on*) finds such rows. But no row knows which way the text went.
+# up in the end. The marginal is therefore not the best distribution for acceptance. Suppose that
+# the target answers "of course" nine times of ten. At the second place the marginal [.9, .1] is
+# accepted with .9 x .9 + .1 x .1 = .82, and [1, 0] with .9. A loss that aims at acceptance (*Which
+# loss*) finds such distributions. But none of them knows which way the text went.
 #
 # ## How much does the table bring here?
 #
@@ -187,7 +187,7 @@ after = (pairs + alone) / (pairs.sum(1, keepdim=True) + 1)
 M = 0.75 * (after.log() - alone.log()).double()             # not all: the block knows much of it
 
 # %% [markdown]
-# For each future, the row of the table is that of the token before the place. For comparison we
+# For each future, the line of the table is that of the token before the place. For comparison we
 # evaluate the draft GPT on the same futures.
 
 # %%
@@ -206,10 +206,10 @@ betas = {"perfect marginal": drawn_of[1.0],
          "the same and table": torch.stack(with_table).mean(0).tolist(),
          "the draft GPT": torch.stack(of_gpt).mean(0).tolist()}
 table(["place, T = 1", *range(1, PLACES + 1)],
-      [[name, *(f"{beta:.2f}" for beta in row)] for name, row in betas.items()])
+      [[name, *(f"{beta:.2f}" for beta in line)] for name, line in betas.items()])
 
 # %% [markdown]
-# Compare the three rows. The draft GPT reads every token that it has drafted, so its beta need not
+# Compare the three lines. The draft GPT reads every token that it has drafted, so its beta need not
 # fall from place to place. The marginal begins at 1 and is far below the GPT at the third place.
 # With a table of counts it falls more slowly.
 #
@@ -221,28 +221,28 @@ table(["place, T = 1", *range(1, PLACES + 1)],
 # machine. We assume that a block costs 0.20 target steps in all.
 
 # %%
-def tokens_per_call(row, gamma):
-    return 1 + sum(torch.tensor(row[:k]).prod().item() for k in range(1, gamma + 1))
+def tokens_per_call(line, gamma):
+    return 1 + sum(torch.tensor(line[:k]).prod().item() for k in range(1, gamma + 1))
 
 
 def v(m):
     return 1 + 0.05 * (m - 1)
 
 
-speed = {name: [tokens_per_call(row, gamma)
+speed = {name: [tokens_per_call(line, gamma)
                 / ((0.12 * gamma if "GPT" in name else 0.20) + v(gamma + 1))
-                for gamma in range(1, PLACES + 1)] for name, row in betas.items()}
+                for gamma in range(1, PLACES + 1)] for name, line in betas.items()}
 table(["gamma", *range(1, PLACES + 1)],
-      [[name, *(f"{value:.2f}" for value in row)] for name, row in speed.items()],
+      [[name, *(f"{value:.2f}" for value in line)] for name, line in speed.items()],
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
-# Compare the best gamma of each row. But these are the rows of a *perfect* drafter: a trained one
+# Compare the best gamma of each line. But these are the lines of a *perfect* drafter: a trained one
 # does not know the target's own distribution at the first place. docs/results/ has what a real one
 # reached here.
 #
 # In the library, these are `DFlash` and `DSpark` in nanospec/methods/draft_models/dflash.py. All
-# rows of a block attend to each other and to the target's hidden states of the text before it.
+# places of a block attend to each other and to the target's hidden states of the text before it.
 # `python -m training dspark` trains one.
 
 # %%
@@ -254,12 +254,12 @@ figures.a_block_at_once(drawn_of, betas)
 # 1. A block drafter draws each place without knowing the place before it. The text stays exact.
 #    What it loses is acceptance, and more of it from place to place.
 # 2. The loss is in the text, not in the network: the warmer the text, the less can be known ahead.
-# 3. A table of transitions gives much of it back, for the lookup of a row.
+# 3. A table of transitions gives much of it back, for the lookup of a line.
 #
 # ## Change this and run again
 #
 # 1. Let the target answer "of course" nine times of ten, as above. What is beta at the second place
-#    with the marginal? Then write `row_2 = torch.tensor([1.0, 0.0]).double()`.
+#    with the marginal? Then write `q_2 = torch.tensor([1.0, 0.0]).double()`.
 # 2. Set FUTURES = 4. Why does beta become smaller, and has the perfect drafter become worse?
 # 3. In the table, write 0.0 instead of 0.75, then 2.0. What happens, and is the text still exact?
 #

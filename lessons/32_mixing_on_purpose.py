@@ -60,14 +60,14 @@ def one_place(x, dice):
     return x if int(accepted) else int(token)
 
 
-rows = []
+lines = []
 for x in range(4):
     written, _ = walk(lambda dice: one_place(x, OneRow(dice)))
     far = distance(written, dict(enumerate(p_four.tolist())))[1]
     passes = bool(p_four[x] > bar)
     assert abs(far - passes * (1 - p_four[x])) < 1e-12
-    rows.append([x, f"{p_four[x]:.2f}", "yes" if passes else "no", f"{far:.2f}"])
-table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
+    lines.append([x, f"{p_four[x]:.2f}", "yes" if passes else "no", f"{far:.2f}"])
+table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], lines)
 
 # %% [markdown]
 # *Answer:* the token that barely passes does the greatest harm. One that does not pass is replaced
@@ -78,11 +78,11 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 #
 # ## A rule that defers
 #
-# A cascade asks at every place whether the draft may write or the target must. The rule that
+# A cascade asks at every place whether the draft model may write or the target must. The rule that
 # decides is called a deferral rule (Narasimhan et al. 2024). The simplest one is Chow's: where the
-# draft's best token has less than 1 - a, the target writes. At any other place the draft writes,
-# and the target is not asked. So every place has a new distribution, the *mixture* pi, which is
-# either q_draft or p_target.
+# draft model's best token has less than 1 - a, the target writes. At any other place the draft
+# model writes, and the target is not asked. So every place has a new distribution, the *mixture*
+# pi, which is either q_draft or p_target.
 #
 # *Guess first:* at the three places of the next cell, with a = 0.3, which model writes where?
 
@@ -98,17 +98,18 @@ def chow(q, p, a):
 
 
 pi = chow(q_draft, p_target, 0.3)
-table(["place", "max q_draft", "writes", "overlap of draft and target", "of draft and pi"],
-      [[i + 1, f"{q_draft[i].max():.2f}", "draft" if torch.equal(pi[i], q_draft[i]) else "target",
+table(["place", "max q_draft", "writes", "overlap of p_target and q_draft", "of pi and q_draft"],
+      [[i + 1, f"{q_draft[i].max():.2f}",
+        "draft model" if torch.equal(pi[i], q_draft[i]) else "target",
         f"{acceptance(p_target[i], q_draft[i]):.2f}", f"{acceptance(pi[i], q_draft[i]):.2f}"]
        for i in range(3)])
 assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 
 # %% [markdown]
-# *Answer:* the draft, the target, the draft.
+# *Answer:* the draft model, the target, the draft model.
 #
-# At the first place little is lost, because both models nearly agree. At the third the draft is
-# sure and wrong, and it writes all the same, because Chow's rule looks at the draft alone. Other
+# At the first place little is lost, because both models nearly agree. At the third the draft model
+# is sure and wrong, and it writes all the same, because Chow's rule looks at q_draft alone. Other
 # rules look at both, which is possible because the target's call gives p_target anyway. Here are
 # five rules of lessons/cascade.py, which has one more (v2):
 #
@@ -121,8 +122,8 @@ assert torch.equal(pi, DEFERRALS["chow"](q_draft, p_target, 0.3))
 # | v3 | in place of each token x with p_target(x) < (1 - a) max p_target |
 #
 # The last two decide token by token. Take p_target [.2, .7, .1], q_draft [.6, .3, .1], v1 and a =
-# .2. Tokens 1 and 2 are below .7 - .2 = .5. The draft has .4 on them and hands this weight to the
-# target. So pi = [.6, 0, 0] + .4 x [.2, .7, .1] = [.68, .28, .04], as in exercise 21.
+# .2. Tokens 1 and 2 are below .7 - .2 = .5. The draft model has .4 on them and hands this weight to
+# the target. So pi = [.6, 0, 0] + .4 x [.2, .7, .1] = [.68, .28, .04], as in exercise 21.
 #
 # ## Speculation towards the mixture
 #
@@ -166,7 +167,7 @@ assert off["no bonus"] < 1e-12 < off["bonus from the target"]
 # the author's. The overlap of pi with q_draft tells how often a draft token is accepted.
 #
 # For comparison we take the target alone, and the target with top-p 0.9, which forbids unlikely
-# tokens. With top-p, the draft is warped in the same way.
+# tokens. With top-p, the draft model is warped in the same way.
 
 # %%
 texts = [tokenizer.encode(text[len(text) // 2:][:1600])[:257] for text in read_texts()[1]]
@@ -186,7 +187,7 @@ def judged(written, q):
 found = {"the target": judged(p_all, q_all), "the target, top-p 0.9": judged(p_cut, q_cut)}
 for rule, a in ("chow", 0.4), ("diff", 0.1), ("opt", 0.6), ("v1", 0.3), ("v3", 0.9):
     found[f"{rule}, a = {a}"] = judged(DEFERRALS[rule](q_all, p_all, a), q_all)
-found["the draft"] = judged(q_all, q_all)
+found["the draft model"] = judged(q_all, q_all)
 table(["text from", "right", "accepted"],
       [[name, f"{right:.3f}", f"{accepted:.2f}"] for name, (right, accepted) in found.items()])
 
@@ -196,11 +197,11 @@ table(["text from", "right", "accepted"],
 # so is plain top-p, and that is exact for the distribution it states. Both forbid unlikely tokens.
 # Comparing a cascade at T = 1 with the target at T = 1 mistakes this effect for a gain.
 #
-# *Guess first:* is there a row that beats "the target, top-p 0.9" in both columns?
+# *Guess first:* is there a line that beats "the target, top-p 0.9" in both columns?
 
 # %%
 right, accepted = found["the target, top-p 0.9"]
-better = [name for name, row in found.items() if row[0] > right and row[1] > accepted]
+better = [name for name, line in found.items() if line[0] > right and line[1] > accepted]
 print(f"\nbetter than top-p 0.9 in both: {', '.join(better) or 'none'}")
 thresholds = {"chow": (0.2, 0.4, 0.6, 0.8), "opt": (0.0, 0.3, 0.6, 1.0),
               "v3": (0.5, 0.8, 0.9, 0.97)}
@@ -231,8 +232,8 @@ figures.mixing_on_purpose(chosen, cuts)
 #    `bar = 0`. Which draft tokens pass now? Which text would a drafter write with this rule?
 # 2. In the table of three places take a = 0.05, then a = 0.6. At which places does another model
 #    write?
-# 3. Draw the bonus from the draft: write `torch.where(known, chow(q, p, 0.4), q)` in `naive`. Why
-#    does it fail?
+# 3. Draw the bonus from the draft model: write `torch.where(known, chow(q, p, 0.4), q)` in `naive`.
+#    Why does it fail?
 # 4. Take T = 0.7 instead of 1: divide both logits by 0.7 before the softmax. What happens to the
 #    distance between top-p 0.9 and the others?
 #

@@ -81,15 +81,15 @@ def class_of(n):
     return min((n - 1).bit_length(), len(CLASSES) - 1)
 
 
-chance, rows = {}, []
+chance, lines = {}, []
 for T, of_T in found.items():
     parts = [[p for n, p in of_T if class_of(n) == i] for i in range(len(CLASSES))]
     chance[T] = []
     for part in parts:                                  # never seen: as in the class before
         chance[T].append(sum(part) / len(part) if part else chance[T][-1])
     cells = zip(chance[T], map(len, parts))
-    rows.append([T, *(f"{its:.2f} ({count})" if count else "-" for its, count in cells)])
-table(["T", *CLASSES], rows, "by match: how often the copy is accepted (how many)")
+    lines.append([T, *(f"{its:.2f} ({count})" if count else "-" for its, count in cells)])
+table(["T", *CLASSES], lines, "by match: how often the copy is accepted (how many)")
 assert chance[0][3] > chance[0][0] > chance[1][0]
 
 # %% [markdown]
@@ -132,10 +132,10 @@ def chain_offer(T):
     return max((expected_tokens(ALPHA[T], g) / (g * C + v(g + 1)), g) for g in range(1, MOST + 1))
 
 
-rows = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
-         *(f"{copy_offer(n, T)[0]:.2f} ({copy_offer(n, T)[1]})" for n in (1, 2, 4, 8))]
+lines = [[T, f"{chain_offer(T)[0]:.2f} ({chain_offer(T)[1]})",
+          *(f"{copy_offer(n, T)[0]:.2f} ({copy_offer(n, T)[1]})" for n in (1, 2, 4, 8))]
         for T in (0, 1)]
-table(["T", "chain", "match 1", "2", "4", "8"], rows, "tokens for a target step's time (drafted)")
+table(["T", "chain", "match 1", "2", "4", "8"], lines, "tokens for a target step's time (drafted)")
 first = {T: next((n for n in range(1, 17) if copy_offer(n, T) > chain_offer(T)), "none")
          for T in (0, 1)}
 print(f"the copy is the better offer from this match on: {first[0]} at T = 0, {first[1]} at T = 1")
@@ -192,9 +192,9 @@ assert max([*off.values()][:2]) < 1e-12 < 0.01 < off["the copy where it has a di
 
 # %% [markdown]
 # *Answer:* by .22. The first two look at the text alone. Both drafters are exact, so it does not
-# matter which of them a *text* gets. In the last row the *draw* decides. A drawn token then reaches
-# the coin only if it is the copied one, but its q claims that it could have been any token. It is
-# the mistake of *What a stopping rule may see*.
+# matter which of them a *text* gets. In the last line the *draw* decides. A drawn token then
+# reaches the coin only if it is the copied one, but its q claims that it could have been any token.
+# It is the mistake of *What a stopping rule may see*.
 #
 # What has been counted in earlier rounds may be used. Those coins have been flipped, and the tokens
 # of this round have coins of their own.
@@ -241,7 +241,7 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 # One need not choose: a draft may be a tree, with the chain as one branch and the copy as another,
 # and one call of the target verifies both. SpecInfer (Miao et al. 2023) joins the drafts of several
 # models in this way. Two guesses write more tokens per call than one, but both are paid for in
-# every round: the steps of the draft model, and a call on the rows of both.
+# every round: the steps of the draft model, and a call on the draft tokens of both.
 #
 # The picture shows both offers at every match.
 

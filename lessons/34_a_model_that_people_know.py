@@ -51,17 +51,17 @@ print(f"{target.config.layers} layers, {target.config.vocab_size:,} tokens; {how
 
 # %%
 GAMMA = 4
-ours, rows = load_pair(), []
+ours, lines = load_pair(), []
 autotune(ours.target, ours.draft_model)
 measured = {"SmolLM2": measure_costs(target, draft_model, [2, 3, 5, 9], turns=5),
             "our own": measure_costs(ours.target, ours.draft_model, [2, 3, 5, 9], turns=5)}
 for (name, costs), both in zip(measured.items(),
                                ((target, draft_model), (ours.target, ours.draft_model))):
     count = [sum(p.numel() for p in model.parameters()) for model in both]
-    rows.append([name, *(f"{number:,}" for number in count), f"{costs.c:.2f}",
-                 *(f"{costs.v[m]:.2f}" for m in costs.v)])
+    lines.append([name, *(f"{number:,}" for number in count), f"{costs.c:.2f}",
+                  *(f"{costs.v[m]:.2f}" for m in costs.v)])
 costs = measured["SmolLM2"]
-table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], rows,
+table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], lines,
       "parameters of both, and what a draft step and a call on m tokens cost, in plain steps")
 
 # %% [markdown]
@@ -103,7 +103,8 @@ table(["request", "tokens per call: draft model", "copies", "draft model: expect
 shown = "".join(f"[{tokenizer.decode(done.emitted)}]"
                 for done in rounds_of["story", "draft model"][:14])
 print(f"\nthe story begins, a bracket for each call: {shown}")
-figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) for row in found})
+figures.a_model_that_people_know(betas, {
+    line[0]: (float(line[1]), float(line[2])) for line in found})
 
 # %% [markdown]
 # *Answer:* the copies help most where a text is rewritten. The draft model helps everywhere, and
@@ -123,8 +124,8 @@ figures.a_model_that_people_know(betas, {row[0]: (float(row[1]), float(row[2])) 
 # ## A draft model that speaks a sixth of the vocabulary
 #
 # The output head is the largest part of a small draft model. With all 49,152 tokens it would have
-# 28 million weights, nearly four times as many as everything else. So it has rows for 8,192 tokens
-# alone, the most frequent ones in the target's own texts.
+# 28 million weights, nearly four times as many as everything else. So it has scores for 8,192
+# tokens alone, the most frequent ones in the target's own texts.
 #
 # *Guess first:* the target may write any of its tokens. What happens when it writes one that the
 # draft model does not have?

@@ -29,7 +29,7 @@ from nanospec.theory import acceptance
 torch.set_num_threads(1)                # thousands of tiny sums: threads would only wait
 
 names = ["range", "items", "zip", "def"]                    # what may follow "for x in"
-p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft
+p_target, q_draft = [.6, .3, .1, 0], [.2, .2, .5, .1]       # a bad draft model
 
 # %% [markdown]
 # ## One draft token
@@ -69,7 +69,7 @@ print(f"accept or replace accepts {overlap:.2f}")
 assert abs(min(bounds.values()) - overlap) < 1e-12 and min(bounds, key=bounds.get) == (2, 3)
 
 # %% [markdown]
-# *Answer:* the lowest bound is at the tokens that the draft proposes too often, and accept or
+# *Answer:* the lowest bound is at the tokens that the draft model proposes too often, and accept or
 # replace reaches it. With one draft token, no rule is better.
 #
 # ## A draft of several tokens
@@ -256,14 +256,14 @@ for name, rule in accepted_by.items():
 
 # %%
 def show(title, means):
-    """A row for each rule. The last column: its share of its ceiling, with five draft tokens."""
-    rows = []
+    """A line for each rule. The last column: its share of its ceiling, with five draft tokens."""
+    lines = []
     for name, found in means.items():
         kind, _, what = name.rpartition(", ")
         most = means[f"{kind}, ceiling" if kind else "ceiling"]
-        rows.append([name, *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"])
+        lines.append([name, *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"])
     print(f"\n{title}")
-    table(["draft tokens", *"12345", "of the ceiling"], rows)
+    table(["draft tokens", *"12345", "of the ceiling"], lines)
 
 
 show(f"a draft of several: accepted on average, in {len(rounds)} rounds", chain)
@@ -271,7 +271,7 @@ show(f"several for one place: one is accepted, at {len(pairs)} places", place)
 figures.ceilings(chain, place)
 
 # %% [markdown]
-# *Answer:* nearly a tenth. Compare the first and the fourth row of the second table, at five draft
+# *Answer:* nearly a tenth. Compare the first and the fourth line of the second table, at five draft
 # tokens.
 #
 # ## Three things to know
@@ -286,7 +286,7 @@ figures.ceilings(chain, place)
 #
 # 1. Write `temperature=2` after `seed=seed`, then `temperature=0.3`. Which rule gains, and which
 #    has nothing left to gain?
-# 2. Do not draw, but choose the draft's k likeliest tokens. One of them is accepted with
+# 2. Do not draw, but choose the draft model's k likeliest tokens. One of them is accepted with
 #    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling". Is more
 #    accepted, or less?
 #

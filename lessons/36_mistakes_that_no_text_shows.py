@@ -13,7 +13,7 @@
 #
 # - `start` reads the end of the text and predicts what follows it.
 # - `step` reads one draft token more.
-# - `commit` learns which rows of a round were accepted (`path`) and how many (`count`).
+# - `commit` learns which nodes of a round were accepted (`path`) and how many (`count`).
 
 # %%
 import torch
@@ -121,11 +121,11 @@ def off_by(reader):
     return distance(found, target_distribution(small, [0, 1], 2))[1]
 
 
-rows, gaps = [], {}
+lines, gaps = [], {}
 for name, reader in readers.items():
     gaps[name] = [check(reader(model, 3)) for check in (off_by, token_by_token, after_rounds)]
-    rows.append([name, *(f"{gap:.0e}" for gap in gaps[name])])
-table(["reader", "the text", "token by token", "after some rounds"], rows, "greatest difference")
+    lines.append([name, *(f"{gap:.0e}" for gap in gaps[name])])
+table(["reader", "the text", "token by token", "after some rounds"], lines, "greatest difference")
 assert max(gaps["right"]) < 1e-12 and max(found[0] for found in gaps.values()) < 1e-12
 assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.values())[1:]) > 1e-3
 

@@ -174,7 +174,7 @@ assert gap < 1e-2
 begin = next(i for i in range(length - 1, 0, -1)
              if tokenizer.decode(ids[0, :i].tolist()).endswith("self.number")) - 1
 text_keys, text_values = keys[:, :, :begin + 1], values[:, :, :begin + 1]
-z, rows, seen = state_at(ids, begin), [], []
+z, lines, seen = state_at(ids, begin), [], []
 for k in range(1, STEPS):
     x = ids[0, begin + k]
     z, logits, weights = one_token(z, x, begin + k, text_keys, text_values)
@@ -183,8 +183,8 @@ for k in range(1, STEPS):
     told = ["{!r} {:.2f}".format(tokenizer.decode(ids[0, max(0, i - 1):i + 1].tolist()),
                                  seen[-1][i].item()) for i in best]
     predicted = repr(tokenizer.decode([int(logits.argmax())]))
-    rows.append([repr(tokenizer.decode([x])), *told, predicted])
-table(["draft token", "looks at", "", "", "predicts next"], rows,
+    lines.append([repr(tokenizer.decode([x])), *told, predicted])
+table(["draft token", "looks at", "", "", "predicts next"], lines,
       "two tokens each: the one before the place, and the one there")
 
 # %% [markdown]
@@ -307,7 +307,7 @@ assert off < 1e-12
 
 # %%
 names = [tokenizer.decode([token]) for token in ids[0, :begin + 1].tolist()]
-figures.a_look_back([row.tolist() for row in seen], names, [row[0] for row in rows], betas)
+figures.a_look_back([line.tolist() for line in seen], names, [line[0] for line in lines], betas)
 
 # %% [markdown]
 # ## Three things to know

@@ -127,8 +127,8 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 # *middle* model, and the model that proposed it leaves no trace. So the target must be told the
 # middle model's distribution.
 #
-# The last row reports the right q and uses u twice. A token that has just been accepted had a small
-# u, so it is accepted again too often.
+# The last line reports the right q and uses u twice. A token that has just been accepted had a
+# small u, so it is accepted again too often.
 #
 # | | between the levels |
 # |---|---|
@@ -149,10 +149,10 @@ assert off["the middle model's"] < 1e-12 < 0.01 < min([*off.values()][1:])
 
 # %%
 def bigrams(texts, smooth=0.02):
-    """(V, V): row a is the distribution after token a."""
+    """(V, V): for each token a, the distribution after it."""
     ids, V = to_ids(texts, tokenizer), target.config.vocab_size
     counts = torch.zeros(V, V).index_put_((ids[:-1], ids[1:]), torch.ones(()), accumulate=True)
-    counts += smooth * counts.sum(0) / counts.sum() * V         # rows that are rarely seen
+    counts += smooth * counts.sum(0) / counts.sum() * V         # where a token is rarely seen
     return counts / counts.sum(-1, keepdim=True)
 
 
@@ -214,13 +214,13 @@ def ways(c, alpha):
     return 1 / two[0], 1 / two[1], 1 / cost, levels
 
 
-rows = []
+lines = []
 for c in (0.03, 0.06, 0.12, 0.25, 0.5):
     only_middle, only_lowest, best, levels = ways(c, alpha)
     names = [f"{gamma} of the {('lowest', 'middle')[model]}" for model, gamma in levels]
-    rows.append([c, f"{only_middle:.2f}", f"{only_lowest:.2f}", f"{best:.2f}",
-                 f"{best / max(only_middle, only_lowest) - 1:+.0%}", ", by ".join(names)])
-table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"], rows,
+    lines.append([c, f"{only_middle:.2f}", f"{only_lowest:.2f}", f"{best:.2f}",
+                  f"{best / max(only_middle, only_lowest) - 1:+.0%}", ", by ".join(names)])
+table(["c", "middle drafts", "lowest drafts", "best", "gain", "the best draft"], lines,
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
@@ -298,7 +298,7 @@ figures.a_draft_for_the_draft(costs, gains, 0.12)
 #
 # ## Change this and run again
 #
-# 1. Write `LOWEST = MIDDLE` below the three tables. Which rows of the first table become exact?
+# 1. Write `LOWEST = MIDDLE` below the three tables. Which lines of the first table become exact?
 # 2. Let calls on several tokens be free: `return 1` in `v`. What does that do to the gains?
 # 3. Count at T = 1: `temperature=1`. Both columns change, but which of the two changes by chance
 #    alone?

@@ -61,8 +61,8 @@ print(f"\n{len(layer)} tensors here, {count} there")
 
 # %% [markdown]
 # *Answer:* nine. Three matrices of attention are one here, and two of the MLP, which makes fewer
-# and larger calls. A row of a matrix stays a row. This is only a matter of names, and no number
-# changes.
+# and larger calls. The numbers of a matrix stay in their order. This is only a matter of names, and
+# no number changes.
 #
 # ## The same numbers?
 #
@@ -70,8 +70,8 @@ print(f"\n{len(layer)} tensors here, {count} there")
 # are their logits at most: 0, 1e-5 or 1e-2? Are their greedy tokens the same?
 
 # %%
-theirs, their_draft = (AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32)
-                       for name in ("target", "draft"))
+theirs, assistant = (AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float32)
+                     for name in ("target", "draft"))
 their_tokenizer = AutoTokenizer.from_pretrained(folder / "target")
 prompt = 'import os\n\ndef walk(folder, suffix=None):\n    """'
 ids = tokenizer.begin + tokenizer.encode(prompt)
@@ -107,25 +107,25 @@ assert same_ids and off < 1e-4 and written == plain
 # transformers need fewer calls?
 
 # %%
-calls = {"target": 0, "draft": 0}
-for name, model in ("target", theirs), ("draft", their_draft):
+calls = {"target": 0, "draft model": 0}
+for name, model in ("target", theirs), "draft model", assistant:
     model.register_forward_pre_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
 
 
 def assisted(**settings):
-    """The number of tokens after each call of the target in transformers; calls of the draft."""
+    """The tokens after each call of the target in transformers; calls of the draft model."""
     for name, value in settings.items():
-        setattr(their_draft.generation_config, name, value)
-    calls.update(target=0, draft_model=0)
+        setattr(assistant.generation_config, name, value)
+    calls.update({"target": 0, "draft model": 0})
     grown = {}
 
     def look(sequence, scores, **_):
         grown[calls["target"]] = sequence.shape[1] - len(ids)
         return torch.zeros(1, dtype=torch.bool)
 
-    text = theirs.generate(x, assistant_model=their_draft, stopping_criteria=[look], **fixed)
+    text = theirs.generate(x, assistant_model=assistant, stopping_criteria=[look], **fixed)
     assert text[0, len(ids):].tolist() == plain
-    return list(grown.values()), calls["draft"]
+    return list(grown.values()), calls["draft model"]
 
 
 def ours(gamma):
@@ -144,15 +144,15 @@ found = {"plain": (list(range(1, NEW + 1)), 0), "transformers, its defaults": as
          "transformers, gamma = 4": assisted(num_assistant_tokens=4,
                                              assistant_confidence_threshold=0.0,
                                              num_assistant_tokens_schedule="constant")}
-table(["way", "calls of the target", "tokens per call", "calls of the draft"],
+table(["way", "calls of the target", "tokens per call", "calls of the draft model"],
       [[name, len(grown), f"{NEW / len(grown):.2f}", steps]
        for name, (grown, steps) in found.items()])
 figures.into_the_world({name: grown for name, (grown, _) in found.items()})
 
 # %% [markdown]
 # *Answer:* with the same gamma, both need equally many. At temperature 0 a round involves no
-# chance: with the same draft, the same target and the same gamma, the rounds are the same. Two
-# programs that share no line of code agree call by call. (Only the last round differs, since
+# chance: with the same draft model, the same target and the same gamma, the rounds are the same.
+# Two programs that share no line of code agree call by call. (Only the last round differs, since
 # transformers drafts no tokens beyond the requested length.) Its defaults save calls of the draft
 # model, which may cost calls of the target. c, measured in *How fast*, tells which of the two is
 # more expensive.
@@ -197,6 +197,6 @@ room.cleanup()
 #    still agree.
 # 2. Let transformers compute with `dtype=torch.bfloat16`. How far apart are the logits then? Are
 #    the greedy tokens still the same?
-# 3. Exchange target and draft before `export`. What happens to the text, and to the calls?
+# 3. Exchange target and draft model before `export`. What happens to the text, and to the calls?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

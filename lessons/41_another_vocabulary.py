@@ -137,7 +137,7 @@ assert [tv < 1e-12 for tv in off.values()] == [True, False, False, True]
 
 # %% [markdown]
 # *Answer:* the first and the last are exact. It is the old rule once more: what is reported must be
-# what was drawn from. In the second row the reported numbers add up to less than 1. The coin then
+# what was drawn from. In the second line the reported numbers add up to less than 1. The coin then
 # accepts too often, and the residual has too much of every token that was drafted. In the third,
 # `a` comes out more often than reported.
 #
@@ -226,8 +226,8 @@ table(["a token that it lacks is read as", "alpha"],
 # %% [markdown]
 # *Answer:* the longest ending is best, and ids that mean something else are far worse than all. The
 # longest ending is what `OtherTokenizer` reads, since what comes next depends most on the last
-# letters. The last row has the same table counted in the target's own tokens: what is missing
-# between the two is the price of another vocabulary. All rows would write the same distribution of
+# letters. The last line has the same table counted in the target's own tokens: what is missing
+# between the two is the price of another vocabulary. All lines would write the same distribution of
 # texts, so no test of the text can tell a good table from a wrong one. That is why the proof has a
 # second check here, which compares every q_draft with one that is computed in another way.
 #
@@ -293,9 +293,9 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
 #
 # ## Change this and run again
 #
-# 1. Add `None` for c as well: `TO_TARGET = [None, None, 0, 1]`. Which rows of the walk stay exact?
+# 1. Add `None` for c as well: `TO_TARGET = [None, None, 0, 1]`. Which lines of the walk stay exact?
 # 2. Train the other tokenizer with 300 and with 1,000 tokens in place of 700. What happens to the
-#    share and to the first and last row of alpha?
+#    share and to the first and last line of alpha?
 # 3. Let strings be longer: 3 becomes 8 in `StringDrafter`. What do tokens per call do at T = 0?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -84,7 +84,7 @@ assert [gap < 1e-12 for gap in gaps.values()] == [False, False, True, True, True
 # The third and the fourth line are the two ways that are used.
 #
 # - *Replay*: keep the state before the round, and read the accepted tokens again.
-# - *Snapshots*: keep the state after each row of the draft, and take the one that is needed.
+# - *Snapshots*: keep the state after each node of the draft, and take the one that is needed.
 #
 # The last line works for this layer alone. Each subtraction divides by the decay and makes rounding
 # errors larger. Other layers compute their decay from the token, and where it is 0, this way
@@ -165,10 +165,10 @@ assert all(costs[gamma, "snapshots"][1] == gamma + 1 <= costs[gamma, "replay"][1
 #
 # Which is better depends on the machine. A layer of Qwen3-Next has a state of 32 x 128 x 128
 # numbers. A slot of one of its layers that attend has 2 x 2 x 256 numbers. So a single state is as
-# large as 512 slots, and snapshots write one for each row of the draft. Real programs have shipped
+# large as 512 slots, and snapshots write one for each node of the draft. Real programs have shipped
 # both ways; *Snakes and Ladders* (Wu et al. 2024) describes replay inside each layer. A draft
-# *tree* is harder, because a row needs the state of its parent (STree, Wu et al. 2025). `Recurrent`
-# refuses trees.
+# *tree* is harder, because a node needs the state of its parent (STree, Wu et al. 2025).
+# `Recurrent` refuses trees.
 
 # %%
 figures.states_kept(costs)
@@ -178,7 +178,7 @@ figures.states_kept(costs)
 #
 # 1. A state has read every token of the draft. Lowering a length takes nothing out of it.
 # 2. Replay keeps the state before the round and reads accepted tokens again. Snapshots keep a state
-#    for each row of the draft and read nothing again.
+#    for each node of the draft and read nothing again.
 # 3. The loop of speculative decoding does not change. `length` tells the model what was accepted.
 #
 # ## Change this and run again

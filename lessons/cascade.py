@@ -1,7 +1,7 @@
-"""Speculative cascades: on purpose the text of a mixture of draft and target, not the target's.
+"""Speculative cascades: on purpose the text of a mixture of draft model and target, not the target's.
 
 Narasimhan et al. 2024 (arXiv 2405.19261). A *deferral rule* says at every place who is to write
-there: the draft, where it is good enough, or the target. So there is a distribution pi at every
+there: the draft model, where it is good enough, or the target. So there is a distribution pi at every
 place, made of q_draft and p_target. What follows is ordinary speculation, with pi in the place of
 p_target. The text is distributed as pi, exactly. It is not the target's, so no cascade is called
 lossless here, and none is in the package: the lesson *Mixing on purpose* shows what they cost.
@@ -11,7 +11,7 @@ lossless here, and none is in the package: the lesson *Mixing on purpose* shows 
     diff    max q_draft < max p_target - a
     opt     max q_draft < max p_target - a TV(p_target, q_draft)
 
-Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft would write
+Token rules decide for every token x of the vocabulary. r(x) = 1 means: where the draft model would write
 x, the target writes instead. pi(x) = q_draft(x) (1 - r(x)) + p_target(x) sum over y of r(y)
 q_draft(y). A rule from above is the same with one r for all tokens.
 
@@ -77,10 +77,10 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
 
     def judge(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         check_scored(draft, p_target, Draft, TreeDraft)
-        # After a row the draft's distribution is what its eldest child was drawn from; 0: no child.
+        # After a node, q_draft is what its eldest child was drawn from. Number 0: it has no child.
         parents = draft.parents
-        rows = torch.arange(parents.shape[1], device=parents.device)
-        child = (parents[:, None] == rows[:, None]).long().argmax(-1)                       # (B, n)
+        nodes = torch.arange(parents.shape[1], device=parents.device)
+        child = (parents[:, None] == nodes[:, None]).long().argmax(-1)                      # (B, n)
         row = torch.arange(len(child), device=child.device)[:, None]
         pi = torch.where((child > 0)[..., None],
                          mixture(draft.q_draft[row, child], p_target, a), p_target)

@@ -48,7 +48,7 @@ class OneRow:
 def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
     """How far a text that is written round by round is from the target's: total variation, every path walked.
 
-    a_round(target, draft, text, gamma, temperature, dice) -> the text with what one round adds. target and draft: a
+    a_round(target, draft_model, text, gamma, temperature, dice) -> the text with what one round adds. Both models: a
     list of T tokens -> logits (T, V). The models are tables of three tokens, in which some probabilities are zero, and
     gamma is 2.
     """
@@ -63,14 +63,14 @@ def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
     return distance(walk(write)[0], target_distribution(tables[0], [1], new, temperature=temperature))[1]
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence], note: str = "") -> None:
-    """Print rows under their headings. Cells are printed as they are, so numbers must be formatted first."""
+def table(columns: Sequence[str], lines: Sequence[Sequence], note: str = "") -> None:
+    """Print lines under their headings. Cells are printed as they are, so numbers must be formatted first."""
     shown = Table(box=None, header_style="bold", padding=(0, 3, 0, 0), caption=note or None, caption_justify="left",
                   caption_style="dim")
     for number, name in enumerate(columns):
         shown.add_column(str(name), justify="left" if number == 0 else "right", no_wrap=True)
-    for row in rows:
-        shown.add_row(*map(str, row))
+    for line in lines:
+        shown.add_row(*map(str, line))
     console = Console(markup=False)
     console.width = max(console.width, 110)         # a number cut short would be a wrong one
     console.print()

@@ -48,7 +48,7 @@ def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09,
     check_scored(draft, p_target, Draft, TreeDraft)
     (B, n, _), parents = p_target.shape, draft.parents
     text = torch.arange(B, device=p_target.device)
-    above = parents.clamp(min=0)                                # of a row that a text lacks, any
+    above = parents.clamp(min=0)                                # any, for a node that a text lacks
     p_of_x = p_target[text[:, None], above, draft.tokens]           # (B, n)
     passes = (parents >= 0) & (p_of_x > enough(p_target, most, part).gather(1, above))
     depth, likely = p_of_x.new_full((B, n), float("-inf")), torch.zeros_like(p_of_x)

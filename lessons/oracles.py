@@ -102,13 +102,13 @@ def sequential_acceptance(p_target: torch.Tensor, q_draft: torch.Tensor, k: int,
 
 
 def expected_of(topology: Sequence[int], accepted: Sequence[float]) -> float:
-    """Tokens that a round emits: for every row the chance that its whole path is accepted, added up.
+    """Tokens that a round emits: for every node the chance that its whole path is accepted, added up.
 
-    A row that is reached has its i-th child accepted with accepted[i]. The root counts 1, for the replacement or the
+    A node that is reached has its i-th child accepted with accepted[i]. The root counts 1, for the replacement or the
     bonus token. Example: expected_of(shape(2, 1), [.6, .2]) = 1 + .6 + .2 + .36 + .12 = 2.28.
     """
-    chance = [1.0]                              # of every row
-    children: Counter[int] = Counter()          # of every row, those met so far
+    chance = [1.0]                              # of every node
+    children: Counter[int] = Counter()          # of every node, those met so far
     for parent in topology[1:]:
         chance.append(chance[parent] * accepted[children[parent]])
         children[parent] += 1

@@ -13,7 +13,7 @@ many tokens count. The cache keeps the tokens, and states after some numbers of 
 the latest of these states that has read no more than `length` tokens, and reads again what has come
 since. Two ways to choose the states that are kept:
 
-    snapshots = n   the states after each of the last n tokens. With one for each row of a draft,
+    snapshots = n   the states after each of the last n tokens. With one for each node of a draft,
                     nothing is read again.
     replay          two: the one before the round, and the newest. After a rejection, the accepted
                     tokens are read again (Wu et al. 2024, Snakes and Ladders, PMLR 262: Activation

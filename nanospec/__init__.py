@@ -20,7 +20,7 @@ errors says what is refused. It and the first ten are the core: they import torc
 The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere
-    B texts (rows of a batch), T tokens in this call, n rows of a draft, S cache slots,
+    B texts (rows of a batch), T tokens in this call, n nodes of a draft, S cache slots,
     V vocabulary, C channels, H heads, H_kv heads of keys and values, D head size
 
 GLOSSARY: our word, what it means, and in brackets what papers call it
@@ -42,10 +42,11 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
                             token tree]
     drafter                 what makes drafts: a draft model, or a search in the text
     rule                    what decides which draft tokens are accepted [verification algorithm]
-    row                     a place in a draft; row 0 is the last token of the text, row i the i-th
-                            draft token [node]. Also a text's place in a batch, where a shape says B
-    path                    the accepted rows, from row 0 down; in a chain, the first few. A Round
-                            leaves out row 0
+    node                    a place in a draft; node 0 is the last token of the text, node i the
+                            i-th draft token
+    path                    the accepted nodes, from node 0 down; in a chain, the first few. A Round
+                            leaves out node 0
+    row                     a text's place in a batch
     accepted, rejected      a draft token becomes part of the text, or does not
     residual distribution   what the token in place of a rejected one is drawn from: max(0, p_target
                             - q_draft), made to add up to 1 [adjusted distribution, (p - q)+,

@@ -10,7 +10,7 @@ from numbers import Integral, Real
 from typing import Any
 
 LONGEST = 240           # characters of another error
-MOST_ROWS = 4096        # of a draft; more would need masks of gigabytes
+MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
 SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 
 
@@ -126,8 +126,8 @@ def check_known(others: Collection[str]) -> None:
 def check_gamma(gamma: int, what: str) -> int:
     """gamma, the draft tokens of a round. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
-    if not 1 <= gamma < MOST_ROWS:
-        raise RequestError(f"{what} must be at least 1 and at most {MOST_ROWS - 1}, got {gamma}")
+    if not 1 <= gamma < MOST_NODES:
+        raise RequestError(f"{what} must be at least 1 and at most {MOST_NODES - 1}, got {gamma}")
     return gamma
 
 
@@ -149,10 +149,10 @@ def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
 
 
 def check_vocabulary(draft_model: Any, vocab_size: int) -> None:
-    """RequestError unless `draft`, a language model, predicts the target's `vocab_size` tokens."""
+    """RequestError unless the draft model predicts the target's `vocab_size` tokens."""
     if draft_model.config.vocab_size != vocab_size:
-        sizes = f"{draft_model.config.vocab_size} tokens, the target of {vocab_size}"
-        raise RequestError(f"the draft has a vocabulary of {sizes}: they must share one tokenizer")
+        raise RequestError(f"the draft model has a vocabulary of {draft_model.config.vocab_size} "
+                           f"tokens, the target of {vocab_size}: they must share one tokenizer")
 
 
 def check_finite(total: float) -> None:
@@ -161,15 +161,15 @@ def check_finite(total: float) -> None:
         raise LogitsError("a model's logits hold NaN or infinity: bad weights, a narrow data type?")
 
 
-def check_draft(tokens: Any, *of_rows: Any) -> None:
-    """ValueError unless tokens is (B, n), and what belongs to its rows begins with these sides."""
-    shapes = [tuple(getattr(of, "shape", ())) for of in (tokens, *of_rows)]
+def check_draft(tokens: Any, *of_nodes: Any) -> None:
+    """ValueError unless tokens is (B, n), and what belongs to its nodes begins with these sides."""
+    shapes = [tuple(getattr(part, "shape", ())) for part in (tokens, *of_nodes)]
     if len(shapes[0]) != 2 or any(shape[:2] != shapes[0] for shape in shapes):
         raise ValueError(f"tokens (B, n), q_draft (B, n, V) or parents, got {str(shapes)[1:-1]}")
 
 
 def check_scored(draft: Any, p_target: Any, *kinds: type) -> None:
-    """ValueError unless p_target has a distribution for every row of a draft of these kinds."""
+    """ValueError unless p_target has a distribution for every node of a draft of these kinds."""
     if type(draft) not in kinds or getattr(p_target, "shape", None) != draft.q_draft.shape:
         raise ValueError(f"this rule judges a {kinds[0].__name__} and p_target, both (B, n, V), "
                          f"got a {type(draft).__name__} and {getattr(p_target, 'shape', p_target)}")

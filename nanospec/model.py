@@ -2,9 +2,9 @@
 embedding matrix for the way in and the way out (Touvron et al. 2023, arXiv 2302.13971; Su et al.
 2021, arXiv 2104.09864; Shazeer 2020, arXiv 2002.05202; Ainslie et al. 2023, arXiv 2305.13245).
 
-One forward serves training (no cache), plain decoding (one token a row), drafting, and verification
-(several). Its Config can describe a Llama 3, a Qwen2 or a Qwen3, too. Left out: dropout, and every
-fused kernel that torch does not have.
+One forward serves training (no cache), plain decoding (one token a text), drafting, and
+verification (several). Its Config can describe a Llama 3, a Qwen2 or a Qwen3, too. Left out:
+dropout, and every fused kernel that torch does not have.
 """
 
 import math
@@ -142,7 +142,7 @@ class Attention(nn.Module):
         return turned[:, :self.heads], turned[:, self.heads:], heads[:, -self.kv_heads:]
 
     def forward(self, x: Tensor, call: Call, layer: int) -> Tensor:
-        """x (B, T, inputs) -> (B, T, C), or as many rows of the T as the call asks for."""
+        """x (B, T, inputs) -> (B, T, C), or as many of the T as the call asks for."""
         y = call.attend(layer, *self.turned(x, call.rope))              # (B, H, T, D)
         return self.out(y.transpose(1, 2).flatten(2))
 
@@ -211,7 +211,7 @@ class GPT(nn.Module):
                 positions: Tensor | None = None, attention_mask: Tensor | None = None,
                 layers: Sequence[int] = (),
                 scored: int | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        """Score tokens (B, T): logits (B, T, V), row t for the token after t. Nothing is checked.
+        """Score tokens (B, T): logits (B, T, V), at t of the token after t. Nothing is checked.
 
         Without a cache: B whole texts from position 0, causal. With one, the T tokens of row b go
         into the slots right above cache.length[b], which stays as it is: the caller moves it.

@@ -1,4 +1,4 @@
-"""Logits -> probabilities: temperature, top-k, top-p. One function for target and draft alike.
+"""Logits -> probabilities: temperature, top-k, top-p. One function for target and draft model.
 
 What is sampled from must be what is reported. So a distribution is computed here, once, and handed
 to the dice and to the rule. `residual` is what a rejection leaves of a distribution.

@@ -50,7 +50,7 @@ class GPTReader:
 
 
 def reader_of(draft_model: Any, gamma: int) -> Any:
-    """What runs `draft` over chains of up to gamma tokens: a reader that it brings, or GPTReader.
+    """What runs a draft model over chains of up to gamma tokens: its own reader, or GPTReader.
 
     RequestError where the draft model cannot draft that many, or is none.
     """

@@ -27,13 +27,13 @@ from nanospec.text import Text, prefill, until
 def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     """Accept the longest prefix in which every token is accepted, and draw the token that follows.
 
-    draft: a chain of n = gamma + 1 rows, row 0 the text's last token; p_target (B, n, V), the
-    target's distribution after every row -> accepted (B,) in 0..gamma, token (B,).
+    draft: a chain of n = gamma + 1 nodes, node 0 the text's last token; p_target (B, n, V), the
+    target's distribution after every node -> accepted (B,) in 0..gamma, token (B,).
 
     A draft token x is accepted with probability min(1, p_target(x) / q_draft(x)). The first one
     that is rejected is replaced by a draw from the residual distribution, max(0, p_target -
     q_draft) over its sum, and all that came after it is dropped. If none is rejected, the bonus
-    token is drawn from the target's last row.
+    token is drawn from the target's distribution after the last node.
     Example: p_target [.5, .5], q_draft [.8, .2], draft token 0: accepted with probability .625; if
     it is rejected, the residual is [0, 1], so always token 1.
     """
@@ -44,8 +44,8 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     # 3. How many are accepted. Padding, whose q_draft is zeros, never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
-    # 4. The row after the accepted ones was rejected: take its q_draft. After the last row nothing
-    # was drafted: zeros, which leave p_target itself, for the bonus token.
+    # 4. The node after the accepted ones was rejected: take its q_draft. After the last node there
+    # is none: zeros, which leave p_target itself, for the bonus token.
     q_after = F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))                         # (B, n, V)
     b = torch.arange(len(accepted), device=accepted.device)
     left = residual(p_target[b, accepted], q_after[b, accepted])                # (B, V)
@@ -80,8 +80,8 @@ class ModelDrafter(Drafter):
                 logits = self.reader.step(tokens[-1][:, None], kv_length)
             q_draft.append(sampling(logits[:, 0]))
             tokens.append(dice.pick(q_draft[-1]))
-        row_0 = torch.zeros_like(q_draft[0])
-        return Draft(torch.stack(tokens, 1), torch.stack([row_0, *q_draft], 1), self.gamma)
+        node_0 = torch.zeros_like(q_draft[0])
+        return Draft(torch.stack(tokens, 1), torch.stack([node_0, *q_draft], 1), self.gamma)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
@@ -95,7 +95,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
     """Draft, verify in one call of the target, commit: for B texts, and branch-free.
 
     cache: the target's. kv_length, lag: as in Drafter.propose. Returns the draft, p_target (B, n,
-    V), path (B, n) and count (B,), the accepted rows, and token (B,), which follows the last one.
+    V), path (B, n) and count (B,), the accepted nodes, and token (B,), which follows the last one.
     """
     draft = drafter.propose(text, sampling, dice, kv_length, lag)               # 1. draft tokens
     cache.length = text.length - 1          # forget what the last round rejected
@@ -116,13 +116,13 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 class Round:
     """What one round did to one text: to print, plot, time, test; to learn from it, clone() it."""
 
-    tokens: list[int]                   # of all n rows; row 0 is the text's last token
-    parents: list[int]                  # of all n rows, row 0's -1 first
-    path: list[int]                     # the accepted rows, without row 0
+    tokens: list[int]                   # of all n nodes; node 0 is the text's last token
+    parents: list[int]                  # of all n nodes, node 0's -1 first
+    path: list[int]                     # the accepted nodes, without node 0
     token: int                          # the replacement of what was rejected, or the bonus token
     emitted: list[int]                  # the accepted tokens and `token`, cut at a stop or limit
-    p_target: Tensor                    # (n, V), the target's distribution after every row
-    q_draft: Tensor                     # (n, V), what every row was drawn from; zeros in row 0
+    p_target: Tensor                    # (n, V), the target's distribution after every node
+    q_draft: Tensor                     # (n, V), what every node was drawn from; zeros at node 0
     steps: int                          # calls of a draft model
 
     @classmethod
@@ -134,19 +134,19 @@ class Round:
         LogitsError if a probability is not a number.
         """
         finite = torch.isfinite(p_target.sum() + draft.q_draft.sum())
-        *rows, accepted, last, is_finite = torch.cat([draft.tokens[0], draft.parents[0], path[0],
-                                                      count[:1], token[:1], finite[None]]).tolist()
+        *nodes, accepted, last, is_finite = torch.cat([draft.tokens[0], draft.parents[0], path[0],
+                                                       count[:1], token[:1], finite[None]]).tolist()
         check_finite(0.0 if is_finite else float("nan"))
         n = draft.tokens.shape[1]
-        tokens, parents, way = rows[:n], rows[n:2 * n], rows[2 * n + 1:2 * n + 1 + accepted]
-        written = [tokens[row] for row in way] + [last]
+        tokens, parents, way = nodes[:n], nodes[n:2 * n], nodes[2 * n + 1:][:accepted]
+        written = [tokens[node] for node in way] + [last]
         return cls(tokens, parents, way, last, written, p_target[0], draft.q_draft[0], draft.steps)
 
     @property
     def rejected(self) -> list[int]:
-        """The tokens in whose place `token` stands: all children of the last accepted row."""
+        """The tokens in whose place `token` stands: all children of the last accepted node."""
         last = [0, *self.path][-1]
-        return [self.tokens[row] for row, parent in enumerate(self.parents) if parent == last]
+        return [self.tokens[node] for node, parent in enumerate(self.parents) if parent == last]
 
 
 def tokens_of(rounds: Iterable[Round]) -> list[int]:

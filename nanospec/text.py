@@ -42,7 +42,7 @@ class Text:
 
     def ids(self) -> list[list[int]]:
         """The committed tokens of every text, for drafters that use lists. Waits for the device."""
-        return [row[:n] for row, n in zip(self.tokens.tolist(), self.length.tolist())]
+        return [ids[:n] for ids, n in zip(self.tokens.tolist(), self.length.tolist())]
 
 
 def prefill(model: LanguageModel, text: Text, layers: Sequence[int] = (),

@@ -3,7 +3,7 @@
 import re
 
 
-def rows(out: str, heading: str) -> dict[str, list[str]]:
+def table_under(out: str, heading: str) -> dict[str, list[str]]:
     """The printed table whose first heading that is: first cell -> the other cells."""
     lines = iter(out.splitlines())
     assert any(line.startswith(heading) for line in lines), f"no table {heading!r} was printed"
@@ -16,12 +16,12 @@ def rows(out: str, heading: str) -> dict[str, list[str]]:
     return table
 
 
-def rows_of(out: str, columns: int) -> list[list[str]]:
+def lines_of(out: str, columns: int) -> list[list[str]]:
     """The printed lines that have so many cells, two blanks or more apart."""
-    return [row for row in map(cut, out.splitlines()) if len(row) == columns]
+    return [cells for cells in map(cut, out.splitlines()) if len(cells) == columns]
 
 
-def rows_from(out: str, first: str) -> list[list[str]]:
+def lines_from(out: str, first: str) -> list[list[str]]:
     """The printed lines that begin with `first`, in cells."""
     return [cut(line) for line in out.splitlines() if line.startswith(first)]
 

@@ -3,7 +3,7 @@ from disk.
 
 To run a target of thirty layers again at every pass over its texts would take most of the time of a
 training. A part is a file of AT_ONCE texts; the first is held out. The target's probabilities
-follow from its last hidden states, by its own norm and those rows of its head alone that a draft
+follow from its last hidden states, by its own norm and that part of its head alone that a draft
 model has, too: their logits less the total of all logits, which is kept. So what cannot be drafted
 counts as rejected. Only tokens of answers are learned, since only these are drafted.
 """

@@ -8,9 +8,9 @@ check: python -m lessons.check 6
 def next_weights(accepted, p_target, q_draft):
     """The weights to draw the token after the accepted draft tokens from.
 
-    accepted: int in 0..gamma.  q_draft: (gamma, V) float64; row i is the distribution of draft token i.
-    p_target: (gamma + 1, V); row i is the target's distribution at the place of draft token i, and the last row belongs
-    to the place after the draft.
+    accepted: int in 0..gamma.  q_draft: (gamma, V) float64; q_draft[i] is the distribution of draft token i.
+    p_target: (gamma + 1, V); p_target[i] is the target's distribution at the place of draft token i, and the last one
+    belongs to the place after the draft.
     Returns (V,) weights of any total: the residual at the first rejected draft token or, if all were accepted, the
     distribution of the bonus token.
 

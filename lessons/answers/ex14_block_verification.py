@@ -23,7 +23,7 @@ def weights(ratios):
 def verify_block(drafted, q_draft, p_target, dice):
     """How many of the draft tokens are accepted, and which token follows them: a tuple of two ints.
 
-    drafted: gamma tokens, each drawn from its row of q_draft (gamma, V), float64.  p_target: (gamma + 1, V), the
+    drafted: gamma tokens, token i drawn from q_draft[i]; q_draft (gamma, V), float64.  p_target: (gamma + 1, V), the
     target's distribution at the place of each draft token and one further.
     dice: dice.flip(prob) -> bool, dice.pick(weights) -> int.
 

@@ -100,7 +100,7 @@ def kept_and_dropped(x, p, q, dice):
 EXERCISE = Exercise(
     "ex03_accept_or_replace.py", ("accept_or_replace",), contract,
     {"worked number": worked, "exact distribution": exact, "accepted as often as it can be": pace},
-    [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft covered already "
+    [weights("residual-is-target", "after a rejection you draw from p_target, so that what the draft model covers "
              "is drawn a second time; draw from max(0, p_target - q_draft)", lambda x, p, q: p),
      *(weights("guard-too-wide", "where little is left you draw from p_target: where something was rejected, something "
                "is left, and that is right however little it is", lambda x, p, q, guard=guard: (
@@ -111,7 +111,7 @@ EXERCISE = Exercise(
              "zeros", lambda x, p, q: left(x, p, q).softmax(0)),
      weights("residual-softmaxed", "you softmax p_target - q_draft: these are weights, not logits; cut them off at 0 "
              "instead", lambda x, p, q: (p - q).softmax(0)),
-     weights("residual-absolute", "you draw from |p_target - q_draft|: where the draft has more, nothing is left, not "
+     weights("residual-absolute", "you draw from |p_target - q_draft|: where q_draft has more, nothing is left, not "
              "more", lambda x, p, q: (p - q).abs()),
      weights("residual-reversed", "you draw from max(0, q_draft - p_target): the letters are the wrong way round",
              lambda x, p, q: (q - p).clamp(min=0)),
@@ -119,7 +119,7 @@ EXERCISE = Exercise(
              lambda x, p, q: p - q),
      weights("residual-argmax", "you replace by the likeliest token of the residual; draw from it",
              lambda x, p, q: F.one_hot(left(x, p, q).argmax(), len(p))),
-     weights("replaced-from-draft", "you replace by a new draw from the draft; the target must decide",
+     weights("replaced-from-draft", "you replace by a new draw from q_draft; the target must decide",
              lambda x, p, q: q),
      *(weights("epsilon-in-the-residual", "you add a little number to the residual: tokens that must never replace "
                "now do, if rarely; its total is never 0 where something was rejected, so leave it as it is",
@@ -127,14 +127,14 @@ EXERCISE = Exercise(
      *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the coin; x was drawn from it, so it is "
             "never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon))) for epsilon in EPSILONS),
      wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the coin and in the residual: "
-           "papers swap the letters. Here p is the target's and q the draft's", "flip", accept_or_replace=rule(
+           "papers swap the letters. Here p is the target's and q the draft model's", "flip", accept_or_replace=rule(
                lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, lambda x, p, q: left(x, q, p))),
      *(coin("coin-thrown-twice", f"your rule accepts as if it flipped two coins for one draft token, and {which}: it "
             "has "
             "one coin, flip it once and keep what it says", two_coins(both)) for both, which in (
                 (False, "either were enough"), (True, "both had to say so"))),
      coin("share-of-both", "your coin is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the target "
-          "likes as much as the draft is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
+          "likes as much as the draft model is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
      wrong("accepted-token-not-returned", "you draw from the residual in any case: where the coin accepts, x itself "
            "must be returned; is a return missing?", accept_or_replace=kept_and_dropped),
      weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw "
@@ -142,7 +142,7 @@ EXERCISE = Exercise(
              "that, negative weights and all: cut them off at 0 first", lambda x, p, q: (p - q) / (p - q).sum()),
      coin("ratio-flipped", "you accept with q_draft / p_target; it is p_target / q_draft",
           lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1),
-     wrong("accept-everything", "you accept every draft token: the text is the draft's",
+     wrong("accept-everything", "you accept every draft token: the text is the draft model's",
            accept_or_replace=lambda x, p, q, dice: x),
      *(wrong("coin-of-rejection-sampling", "you divide the ratio by the constant C, as rejection sampling does, which "
              "tries again. Here the residual makes up for what is rejected, and the coin is min(1, p_target(x) / "
@@ -168,15 +168,15 @@ EXERCISE = Exercise(
            "of temperature 0, for distributions that are one-hot",
            accept_or_replace=lambda x, p, q, dice: x if x == int(p.argmax()) else dice.pick(left(x, p, q))),
      coin("accepted-if-likelier", "you accept a draft token that the target finds likelier, and no other; where the "
-          "draft has more, flip the coin", lambda x, p, q: float(p[x] >= q[x])),
+          "draft model has more, flip the coin", lambda x, p, q: float(p[x] >= q[x])),
      wrong("sample-and-match", "the draft token has no say: you draw from p_target, or accept with p_target(x) alone, "
            "and it is accepted with probability sum p q instead of sum min(p, q)",
            accept_or_replace=lambda x, p, q, dice: dice.pick(p))],
-    ("The draft proposed x more often than the target would. Which share of its proposals may be accepted?",
+    ("The draft model proposed x more often than the target would. Which share of its proposals may be accepted?",
      "A coin with min(1, p_target[x] / q_draft[x]); if it rejects, something must make up for the tokens that the "
-     "draft proposes too rarely. Which, and by how much?",
+     "draft model proposes too rarely. Which, and by how much?",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
      "q_draft, token by token, and 0 elsewhere"),
     [("nanospec.speculate", "verify", "x = draft.tokens", "coins ="),
-     ("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")],
+     ("nanospec.speculate", "verify", "# 4. The", "return accepted")],
     {"real dice": real}, speed="accepted as often as it can be")

@@ -5,7 +5,7 @@ import torch
 from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, vector
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, short, vector
 from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
@@ -35,10 +35,16 @@ def rows_of(f, p_target, q_draft) -> torch.Tensor:
 
 def contract(f) -> None:
     for p_target, q_draft in zip(*BATCH):
-        row = rows_of(f, p_target[None], q_draft[None])[0].tolist()
-        if min(row) < 0:            # differences add up to 0 but for rounding: what they are divided by is an accident
-            raise Failure(f"a weight is negative, {row}: cut the differences off at 0 before you add them up "
-                          "(residual-unclamped)", "residual-unclamped")
+        row, difference = rows_of(f, p_target[None], q_draft[None])[0], p_target - q_draft
+        if not bool((row < 0).any()):
+            continue
+        said = f"a weight is negative, {short(row)}"
+        # Differences add up to 0, or nearly: what they are divided by is an accident, and may be 0.
+        times = (row / difference)[difference != 0]
+        if len(times) and torch.allclose(times, times[:1], rtol=1e-9):
+            raise Failure(f"{said}: cut the differences off at 0 before you add them up (residual-unclamped)",
+                          "residual-unclamped")
+        raise Failure(f"{said}: all that is left is 0 or more")
 
 
 def worked(f) -> list[Seen]:
@@ -124,21 +130,21 @@ EXERCISE = Exercise(
      *(wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own", residual=residual)
        for residual in (lambda p, q: over(p, q) / over(p, q).sum(),
                         lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum() > 0, p))),
-     wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
+     wrong("residual-absolute", "you took |p_target - q_draft|: where q_draft has more, nothing is left, not more",
            residual=lambda p, q: normal((p - q).abs())),
      wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
            "zeros",
            residual=lambda p, q: over(p, q).softmax(-1)),
      wrong("residual-not-normalised", "your rows do not add up to 1: divide each by its sum",
            residual=lambda p, q: over(p, q).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
-     wrong("residual-absolute", "you took |p_target - q_draft|: where the draft has more, nothing is left, not more",
+     wrong("residual-absolute", "you took |p_target - q_draft|: where q_draft has more, nothing is left, not more",
            residual=lambda p, q: guarded(p, q, (p - q).abs())),
      wrong("residual-reversed", "you took max(0, q_draft - p_target): the letters are the wrong way round",
            residual=lambda p, q: guarded(p, q, over(q, p))),
      wrong("residual-softmaxed", "you softmaxed the residual: it holds weights, not logits, and its zeros must stay "
            "zeros",
            residual=lambda p, q: over(p, q).softmax(-1).where(over(p, q).sum(-1, keepdim=True) > 0, p)),
-     wrong("residual-is-target", "you return the target's own distribution: what the draft covered already is drawn "
+     wrong("residual-is-target", "you return the target's own distribution: what q_draft covered already is drawn "
            "again", residual=lambda p, q: p),
      *(wrong("wrong-dimension", "you divide by sums over the rows of the batch: texts must not mix; sum over the "
              "tokens, the last dimension", residual=residual) for residual in (
@@ -160,7 +166,7 @@ EXERCISE = Exercise(
            residual=lambda p, q: normal(over(p, q)).nan_to_num(1 / p.shape[-1])),
      wrong("one-sum-for-all", "you divide by the sum over the whole batch: every row has its own",
            residual=lambda p, q: (over(p, q) / over(p, q).sum()).where(over(p, q).sum(-1, keepdim=True) > 0, p))],
-    ("After a rejection, which tokens has the draft proposed too rarely, and by how much?",
+    ("After a rejection, which tokens has the draft model proposed too rarely, and by how much?",
      "`clamp(min=0)` cuts off what is negative; `sum(-1, keepdim=True)` gives each row's own sum. What if that is 0?",
      "left = (p_target - q_draft).clamp(min=0); total = left.sum(-1, keepdim=True); left / total where total > 0, else "
      "p_target: tensor.where(condition, other) chooses, but the division must not see the zeros"),

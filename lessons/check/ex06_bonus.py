@@ -38,7 +38,7 @@ def shares(f, title: str, accepted: int, p_target, q_draft, right) -> Seen:
                   {f"token {i}": share for i, share in enumerate((right / right.sum()).tolist())})
 
 
-def every_row(f) -> list[Seen]:
+def every_place(f) -> list[Seen]:
     """Drafts by a seed, of one token and of more: what is drawn from after every number of accepted ones."""
     draw, found = seeds.chance(6), []
     for gamma, size, zeros in ((2, 3, 0), (1, 4, 1), (3, 2, 0), (5, 6, 1)):
@@ -62,28 +62,29 @@ def exact(f) -> list[Seen]:
     return walked_round("a draft of two tokens, and yours after it: the distribution of three tokens", next_of=weights)
 
 
-def residual_at(row_p: Callable = int, row_q: Callable = int, bonus: int = -1,
+def residual_at(place_p: Callable = int, place_q: Callable = int, bonus: int = -1,
                 made: Callable = lambda difference: difference.clamp(min=0)) -> Callable:
-    """next_weights from other rows than `accepted`, or with something else made of their difference."""
+    """next_weights from other places than `accepted`, or with something else made of their difference."""
     def next_weights(accepted, p, q):
-        return p[bonus] if accepted == len(q) else made(p[row_p(accepted)] - q[row_q(accepted)])
+        return p[bonus] if accepted == len(q) else made(p[place_p(accepted)] - q[place_q(accepted)])
     return next_weights
 
 
 EXERCISE = Exercise(
     "ex06_bonus.py", ("next_weights",), contract,
-    {"worked number": worked, "every row": every_row, "exact distribution": exact},
-    [wrong("bonus-forgotten", "where all were accepted there is no draft token to replace, and q_draft has no such "
-           "row: the bonus token comes from the last row of p_target, and nothing is taken away",
+    {"worked number": worked, "every place": every_place, "exact distribution": exact},
+    [wrong("bonus-forgotten", "where all were accepted there is no draft token to replace, and no q_draft there: "
+           "the bonus token comes from the last distribution of p_target, and nothing is taken away",
            next_weights=lambda k, p, q: (p[k] - q[k]).clamp(min=0)),
-     wrong("bonus-from-draft", "where all were accepted you still take the draft's last distribution away; nothing was "
+     wrong("bonus-from-draft", "where all were accepted you still take the last of q_draft away; nothing was "
            "drafted there, so nothing is covered",
            next_weights=lambda k, p, q: (p[k] - q[min(k, len(q) - 1)]).clamp(min=0)),
-     wrong("bonus-is-the-drafts", "the bonus token must come from the target's last row, not from the draft",
+     wrong("bonus-is-the-drafts", "the bonus token must come from the target's last distribution, not from the draft "
+           "model's",
            next_weights=lambda k, p, q: q[-1] if k == len(q) else (p[k] - q[k]).clamp(min=0)),
-     wrong("residual-is-target", "after a rejection you return the target's own distribution; what the draft covered "
+     wrong("residual-is-target", "after a rejection you return the target's own distribution; what q_draft covered "
            "must go", next_weights=lambda k, p, q: p[k]),
-     wrong("residual-absolute", "you take |p_target - q_draft|: where the draft has more, nothing is left, not more",
+     wrong("residual-absolute", "you take |p_target - q_draft|: where q_draft has more, nothing is left, not more",
            next_weights=residual_at(made=torch.abs)),
      wrong("residual-reversed", "you take max(0, q_draft - p_target): the letters are the wrong way round",
            next_weights=residual_at(made=lambda d: (-d).clamp(min=0))),
@@ -96,47 +97,46 @@ EXERCISE = Exercise(
            lambda d: d.clamp(min=0).softmax(-1), lambda d: d.softmax(-1))),
      wrong("residual-argmax", "you leave only the likeliest token of the residual; all its tokens may be drawn",
            next_weights=residual_at(made=lambda d: (d == d.max()).double())),
-     wrong("replaced-from-draft", "you replace a rejected draft token by a new draw from the draft; the target must "
+     wrong("replaced-from-draft", "you replace a rejected draft token by a new draw from q_draft; the target must "
            "decide", next_weights=lambda k, p, q: p[k] if k == len(q) else q[k]),
-     wrong("resample-from-last-row", "the replacement comes from the target's last row; it belongs to the first "
-           "rejected draft token", next_weights=lambda k, p, q: p[-1]),
-     wrong("row-before", "you look one row too early: row `accepted` is the first rejected draft token",
+     wrong("resample-from-last-row", "the replacement comes from the target's last distribution; it belongs to the "
+           "first rejected draft token", next_weights=lambda k, p, q: p[-1]),
+     wrong("row-before", "you look one place too early: `accepted` is the place of the first rejected draft token",
            next_weights=lambda k, p, q: p[k] if k == len(q) else (p[max(0, k - 1)] - q[max(0, k - 1)]).clamp(min=0)),
-     *(wrong("row-before", "you look one row too early, and row -1 is the last one: row `accepted` is the first "
-             "rejected draft token", next_weights=residual_at(lambda k, p=p: k - p, lambda k, q=q: k - q, bonus=bonus))
+     *(wrong("row-before", "you look one place too early, and place -1 is the last one: `accepted` is the place "
+             "of the first rejected draft token",
+             next_weights=residual_at(lambda k, p=p: k - p, lambda k, q=q: k - q, bonus=bonus))
        for p, q, bonus in ((1, 1, -1), (1, 1, -2), (1, 0, -1), (0, 1, -1))),
-     wrong("bonus-whenever-any-is-accepted", "you take the target's row as it is as soon as anything was accepted: "
-           "that "
-           "is the bonus, and there is one only where all were accepted",
+     wrong("bonus-whenever-any-is-accepted", "you take p_target as it is as soon as anything was accepted: "
+           "that is the bonus, and there is one only where all were accepted",
            next_weights=lambda k, p, q: p[k] if k else (p[0] - q[0]).clamp(min=0)),
-     wrong("next-row-of-the-draft", "q_draft's row is one too late: row `accepted` is the first rejected draft "
-           "token, in "
-           "both", next_weights=lambda k, p, q: p[k] if k == len(q) else (
+     wrong("next-place-of-the-draft", "you look one place too late in q_draft: `accepted` is the place of the first "
+           "rejected draft token, in both", next_weights=lambda k, p, q: p[k] if k == len(q) else (
                p[k] - q[min(k + 1, len(q) - 1)]).clamp(min=0)),
-     wrong("last-rows", "you take the last row of both: the first rejected draft token has row `accepted`",
+     wrong("last-places", "you take the last of both: the first rejected draft token has the place `accepted`",
            next_weights=residual_at(lambda k: -1, lambda k: -1)),
-     wrong("first-rows", "you take the first row of both: the first rejected draft token has row `accepted`",
+     wrong("first-places", "you take the first of both: the first rejected draft token has the place `accepted`",
            next_weights=residual_at(lambda k: 0, lambda k: 0)),
-     wrong("draft-row-before", "q_draft's row is one too early: row `accepted` is the first rejected draft token, in "
-           "both",
-           next_weights=residual_at(row_q=lambda k: max(0, k - 1))),
-     wrong("bonus-less-the-first-row", "where all were accepted you take q_draft's first row away, as an index that "
-           "wraps "
+     wrong("draft-place-before", "you look one place too early in q_draft: `accepted` is the place of the first "
+           "rejected draft token, in both",
+           next_weights=residual_at(place_q=lambda k: max(0, k - 1))),
+     wrong("bonus-less-the-first-draft", "where all were accepted you take q_draft[0] away, as an index that wraps "
            "around does: nothing was drafted there", next_weights=lambda k, p, q: (p[k] - q[k % len(q)]).clamp(min=0)),
      wrong("bonus-too-early", "you take the last draft token for the end of the draft: `accepted` counts up to gamma, "
            "and only at gamma were all accepted", next_weights=lambda k, p, q: (
                p[-1] if k == len(q) - 1 else (p[k] - q[k]).clamp(min=0))),
-     wrong("replacement-from-the-last-row", "the target's row is the last one; it belongs to the first rejected draft "
-           "token", next_weights=residual_at(lambda k: -1)),
+     wrong("replacement-from-the-last-place", "you take p_target at the last place; take it at that of the first "
+           "rejected draft token", next_weights=residual_at(lambda k: -1)),
      wrong("residual-unclamped", "you left the negative differences in: cut them off at 0",
            next_weights=lambda k, p, q: p[k] if k == len(q) else p[k] - q[k]),
-     wrong("next-row", "the target's row is one too late: row `accepted` is the first rejected draft token",
+     wrong("next-place", "you look one place too late in p_target: `accepted` is the place of the first rejected "
+           "draft token",
            next_weights=residual_at(lambda k: k + 1)),
-     wrong("bonus-one-row-early", "where all were accepted you return the row of the last draft token; the bonus "
+     wrong("bonus-one-place-early", "where all were accepted you return p_target at the last draft token; the bonus "
            "stands one further",
            next_weights=lambda k, p, q: p[k - 1] if k == len(q) else (p[k] - q[k]).clamp(min=0))],
-    ("Which place of the text is the new token for, and has the draft had its chance there?",
+    ("Which place of the text is the new token for, and has the draft model had its chance there?",
      "At the first rejected draft token, the residual. If none was rejected there is no draft token at the place "
-     "further: what has the draft covered there?",
-     "if accepted == gamma: the last row of p_target; else (p_target[accepted] - q_draft[accepted]).clamp(min=0)"),
-    [("nanospec.speculate", "verify", "# 4. The row after the accepted ones", "return accepted")])
+     "further: what has q_draft covered there?",
+     "if accepted == gamma: p_target[gamma]; else (p_target[accepted] - q_draft[accepted]).clamp(min=0)"),
+    [("nanospec.speculate", "verify", "# 4. The", "return accepted")])

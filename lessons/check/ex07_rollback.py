@@ -59,7 +59,8 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 def slots_of(valid_slots: Callable, length: int, gamma: int, accepted: int) -> tuple[int, int]:
     returns = "two ints, 0 or more"
     found = valid_slots(length, gamma, accepted)
-    target, draft_model = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
+    both = pair(found, f"valid_slots must return {returns}")
+    target, draft_model = (whole(n, f"valid_slots, as its {place},") for n, place in zip(both, ("first", "second")))
     if min(target, draft_model) < 0:
         raise Failure(f"valid_slots must return {returns}; it returned {found!r:.80}")
     return target, draft_model
@@ -71,8 +72,8 @@ def contract(f) -> None:
 
 def worked(f) -> list[Seen]:
     def slots() -> dict:
-        return dict(zip(("target", "draft"), slots_of(f.valid_slots, 10, 4, 2)))
-    return [values("length 10, gamma 4, accepted 2", slots, {"target": 12, "draft": 12})]
+        return dict(zip(("target", "draft model"), slots_of(f.valid_slots, 10, 4, 2)))
+    return [values("length 10, gamma 4, accepted 2", slots, {"target": 12, "draft model": 12})]
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +94,7 @@ def exact(f) -> list[Seen]:
 
 
 def pace(f) -> list[Seen]:
-    """A draft that reads a stale slot drafts for another text: nothing is wrong but how many tokens are accepted."""
+    """A draft model that reads a stale slot drafts for another text: only how many tokens are accepted is wrong."""
     def accepted() -> dict:
         return {"draft tokens accepted": sum(weight * n for (_, n, _), weight in walked(f.valid_slots)[0].items())}
     return [values("the second round, on average", accepted, {"draft tokens accepted": accepted_at_best()})]
@@ -126,7 +127,7 @@ def nothing_twice(f) -> list[Seen]:
     return [values(f"slots of the {whose}'s cache that need not be read again",
                    lambda side=side: {name: slots_of(f.valid_slots, *case)[side] for name, case in cases.items()},
                    {name: length + min(k, gamma - side) for name, (length, gamma, k) in cases.items()})
-            for side, whose in enumerate(("target", "draft"))]
+            for side, whose in enumerate(("target", "draft model"))]
 
 
 EXERCISE = Exercise(
@@ -173,7 +174,7 @@ EXERCISE = Exercise(
     ("Write down the text after the round. Which of its tokens has each model seen as input?",
      "The target has read all draft tokens, of which `accepted` are text. The draft model has read one fewer. Neither "
      "has read the new token.",
-     "target: length + accepted. draft: the same, but never more than length + gamma - 1"),
+     "target: length + accepted. draft model: the same, but never more than length + gamma - 1"),
     [("nanospec.reader", "GPTReader.start", "self.cache.length", "self.cache.length"),
      ("nanospec.speculate", "one_round", "cache.length = text", "cache.length = text")],
     speed="accepted in the next round")

@@ -25,15 +25,16 @@ def without_replacement(q_draft, count: int) -> Callable:
 
 
 FOUR, FORBIDS, SURE, APART, LESS = (PAIRS[name] for name in (
-    "four tokens", "the target forbids a token", "a draft too sure", BY_A_HAIR, f"{BY_A_HAIR}, and less"))
+    "four tokens", "the target forbids a token", "a draft model too sure", BY_A_HAIR, f"{BY_A_HAIR}, and less"))
 CASES = {       # p_target, and how the children are drawn
     "no child": (FOUR[0], drawn_from()),
     "one child": (FOUR[0], drawn_from(FOUR[1])),
     "two children, drawn independently": (FOUR[0], drawn_from(*[FOUR[1]] * 2)),
     "two children, no token twice": (FOUR[0], without_replacement(FOUR[1], 2)),
     "three children, no token twice, one that the target forbids": (FORBIDS[0], without_replacement(FORBIDS[1], 3)),
-    "three children, drawn independently by a draft too sure": (SURE[0], drawn_from(*[SURE[1]] * 3)),
-    "two children, of two drafts": (vector(.5, .2, .3, 0), drawn_from(vector(.2, .2, .1, .5), vector(.1, .6, .1, .2))),
+    "three children, drawn independently by a draft model too sure": (SURE[0], drawn_from(*[SURE[1]] * 3)),
+    "two children, of two draft models": (
+        vector(.5, .2, .3, 0), drawn_from(vector(.2, .2, .1, .5), vector(.1, .6, .1, .2))),
     f"two children, {BY_A_HAIR}": (APART[0], drawn_from(*[APART[1]] * 2)),
     "two children, with nothing that the target likes": (PAIRS["nothing in common"][0],
                                                          without_replacement(PAIRS["nothing in common"][1], 3)),
@@ -43,7 +44,7 @@ CASES = {       # p_target, and how the children are drawn
 
 
 def by_seed() -> dict[str, tuple]:
-    """Up to five children, drawn in either way or each from a draft of its own."""
+    """Up to five children, drawn in either way or each from a draft model of its own."""
     draw, found = seeds.chance(13), {}
     for count, size, zeros in ((5, 2, 0), (3, 3, 0), (2, 5, 1), (1, 6, 2)):
         p_target, q_draft = drawn(draw, size, zeros)
@@ -52,7 +53,7 @@ def by_seed() -> dict[str, tuple]:
         p_target, q_draft = drawn(draw, size, zeros)
         found[f"{count} drawn without replacement of {size} tokens"] = p_target, without_replacement(q_draft, count)
     p_target, *q_drafts = [distribution(draw, 3) for _ in range(4)]
-    found["3 of three drafts, 3 tokens"] = p_target, drawn_from(*q_drafts)
+    found["3 of three draft models, 3 tokens"] = p_target, drawn_from(*q_drafts)
     return found
 
 

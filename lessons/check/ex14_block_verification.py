@@ -15,10 +15,10 @@ from nanospec.proof.walk import target_distribution, walk
 
 
 def nearly(target, off: float):
-    """A draft that is that little off."""
-    draft = seeds.table(target.config.vocab_size, 999, zeros=0)
-    draft.logits = target.logits + off * draft.logits
-    return draft
+    """A draft model that is that little off."""
+    draft_model = seeds.table(target.config.vocab_size, 999, zeros=0)
+    draft_model.logits = target.logits + off * draft_model.logits
+    return draft_model
 
 
 def with_a_choice(target, draft_model, ids) -> bool:
@@ -159,10 +159,10 @@ EXERCISE = Exercise(
     {"worked number": worked, "weights": lambda f: [weights_of(f, ratios) for ratios in RATIOS],
      "exact distribution": exact, "accepted as often as it can be": pace},
     WRONGS,
-    ("A ratio of 1/2 and then one of 2: does the target like the two draft tokens together less than the draft does? "
-     "Which running product says so, and may it ever exceed 1?",
+    ("A ratio of 1/2 and then one of 2: does the target like the two draft tokens together less than the draft model "
+     "does? Which running product says so, and may it ever exceed 1?",
      "Go from the longest cut to the shortest and make the first whose coin says accept: no other coin is needed then. "
-     "Behind the last draft token there is no distribution of the draft.",
+     "Behind the last draft token there is no q_draft.",
      "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
      "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
     [("nanospec.methods.rules.block", "verify_block", "ws = [", "w = torch.stack"),

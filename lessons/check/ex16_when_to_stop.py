@@ -138,9 +138,10 @@ EXERCISE = Exercise(
      wrong("every-drop-called-wrong", "you call rule_f wrong: it does drop a draft token, but never asks what that one "
            "is or how its coin fell", **called("wrong", "f")),
      wrong("unlikely-dropped-called-harmless", "you call rule_c exact: an unlikely token is part of what the "
-           "draft draws, and only together do its draft tokens have the distribution q_draft", **called("exact", "c")),
+           "draft model draws, and only together do its draft tokens have the distribution q_draft",
+           **called("exact", "c")),
      wrong("own-coin-called-harmless", "you call rule_e exact: where a coin rejects, the token must come from what "
-           "the draft left uncovered, and without the draft token it comes from all of p_target",
+           "q_draft left uncovered, and without the draft token it comes from all of p_target",
            **called("exact", "e")),
      wrong("product-called-harmless", "you call rule_g exact: it asks how likely both draft tokens are together, and "
            "so it asks what the second one is", **called("exact", "g")),

@@ -22,7 +22,7 @@ CASES = {       # accuracies, size
     "heads that are sure of themselves": ([[.9, .06], [.8, .1], [.8, .1]], 4),
     "heads that are not so sure": ([[.3, .25, .2], [.2, .1, .05]], 4),
     "a second head that is the better one": ([[.4, .35, .05], [.9, .08, .01]], 5),
-    "two rows worth the same": ([[.5, .25], [.5, .2]], 3),
+    "two nodes worth the same": ([[.5, .25], [.5, .2]], 3),
     "a head that is always right": ([[1., 0.], [.6, .3], [.5, .2]], 5),
     "a head that is never right": ([[.5, .2, .1], [0., 0., 0.]], 5),
     "three heads": ([[.5, .3, .1], [.4, .3, .1], [.4, .2, .1]], 6),
@@ -32,36 +32,36 @@ HEADS = [[.62, .14, .07, .04], [.44, .13, .07, .05], [.31, .11, .07, .05], [.24,
 SIZE = 16
 
 
-def rows_of(f, accuracies: Accuracies, size: int) -> list[Path]:
+def nodes_of(f, accuracies: Accuracies, size: int) -> list[Path]:
     """The paths that grow returned. Whether they are a tree, and how large, is seen elsewhere."""
     found = f.grow(accuracies, size)
     if not isinstance(found, (list, tuple, set, frozenset)):
         raise Failure(f"grow must return a list of paths; it returned {found!r:.80}")
-    rows = [tuple(wholes(path, "grow, for each row,")) for path in found]
-    for path in rows:
+    nodes = [tuple(wholes(path, "grow, for each node,")) for path in found]
+    for path in nodes:
         if len(path) > len(accuracies):
             raise Failure(f"grow returned the path {path}, and there are only {len(accuracies)} heads")
         if any(not 0 <= i < len(head) for i, head in zip(path, accuracies)):
-            raise Failure(f"grow returned the path {path}, and a head on it has fewer draft tokens")
-    if len(set(rows)) < len(rows):
-        raise Failure(f"grow returned a row twice: {next(path for path in rows if rows.count(path) > 1)}")
-    if () not in rows:
+            raise Failure(f"grow returned the path {path}; heads have tokens from 0 on: {[*map(len, accuracies)]}")
+    if len(set(nodes)) < len(nodes):
+        raise Failure(f"grow returned a node twice: {next(path for path in nodes if nodes.count(path) > 1)}")
+    if () not in nodes:
         raise Failure("grow must return the root as well, the path ()")
-    return rows
+    return nodes
 
 
-def has_its_parents(path: Path, rows: Sequence[Path]) -> bool:
-    return all(path[:depth] in rows for depth in range(len(path)))
+def has_its_parents(path: Path, nodes: Sequence[Path]) -> bool:
+    return all(path[:depth] in nodes for depth in range(len(path)))
 
 
 def worth(accuracies: Accuracies, path: Path) -> float:
-    """How often that row is accepted."""
+    """How often that node is accepted."""
     return prod(head[i] for head, i in zip(accuracies, path))
 
 
-def tokens_of(accuracies: Accuracies, rows: Sequence[Path]) -> float:
-    """Tokens per target call. A row that lacks a parent is never reached."""
-    return sum(worth(accuracies, path) for path in rows if has_its_parents(path, rows))
+def tokens_of(accuracies: Accuracies, nodes: Sequence[Path]) -> float:
+    """Tokens per target call. A node that lacks a parent is never reached."""
+    return sum(worth(accuracies, path) for path in nodes if has_its_parents(path, nodes))
 
 
 @lru_cache(maxsize=None)
@@ -80,7 +80,7 @@ def every_path(accuracies: Accuracies) -> list[Path]:
 
 
 def contract(f) -> None:
-    rows_of(f, *CASES["worked example"])
+    nodes_of(f, *CASES["worked example"])
 
 
 def seen_in(f, name: str) -> Seen:
@@ -89,11 +89,12 @@ def seen_in(f, name: str) -> Seen:
 
 def seen_of(f, name: str, accuracies: Accuracies, size: int, most: float) -> Seen:
     def found() -> dict:
-        rows = rows_of(f, accuracies, size)
-        return {"rows": len(rows), "rows without their parent": sum(not has_its_parents(path, rows) for path in rows),
-                "tokens per target call": tokens_of(accuracies, rows)}
+        nodes = nodes_of(f, accuracies, size)
+        orphans = sum(not has_its_parents(path, nodes) for path in nodes)
+        return {"nodes": len(nodes), "nodes without their parent": orphans,
+                "tokens per target call": tokens_of(accuracies, nodes)}
     return values(f"{name}: accuracies {accuracies}, size {size}", found,
-                  {"rows": size, "rows without their parent": 0, "tokens per target call": most})
+                  {"nodes": size, "nodes without their parent": 0, "tokens per target call": most})
 
 
 @lru_cache(maxsize=None)
@@ -123,21 +124,21 @@ def best(f) -> list[Seen]:
 
 def number_to_reach(f) -> str:
     """A larger tree, beside two that look at no accuracy."""
-    rows, most = rows_of(f, HEADS, SIZE), grown_tree(HEADS, SIZE)[0]
-    yours = tokens_of(HEADS, rows)
-    if len(rows) != SIZE or yours < most - 1e-9:
-        raise Failure(f"five heads, {SIZE} rows: {len(rows)} rows with {yours:.3f} tokens per target call; {most:.3f} "
-                      "can be had")
+    nodes, most = nodes_of(f, HEADS, SIZE), grown_tree(HEADS, SIZE)[0]
+    yours = tokens_of(HEADS, nodes)
+    if len(nodes) != SIZE or yours < most - 1e-9:
+        raise Failure(f"five heads, {SIZE} nodes: {len(nodes)} nodes with {yours:.3f} tokens per target call; "
+                      f"{most:.3f} can be had")
     full = every_path([head[:2] for head in HEADS[:3]])
     chain = [(0,) * depth for depth in range(len(HEADS) + 1)]
-    return (f"{yours:.2f} tokens per target call with {SIZE} rows of {len(HEADS)} heads; to reach: {most:.2f}. A full "
-            f"2-2-2 tree has {tokens_of(HEADS, full):.2f} with {len(full)} rows, a chain of all heads "
+    return (f"{yours:.2f} tokens per target call with {SIZE} nodes of {len(HEADS)} heads; to reach: {most:.2f}. A full "
+            f"2-2-2 tree has {tokens_of(HEADS, full):.2f} with {len(full)} nodes, a chain of all heads "
             f"{tokens_of(HEADS, chain):.2f} with {len(chain)}")
 
 
 def grown(accuracies: Accuracies, size: int, value: Callable = worth, choose: Callable = max,
           siblings: bool = True) -> list[Path]:
-    """grow with another value of a row, with another row chosen, or without siblings."""
+    """grow with another value of a node, with another node chosen, or without siblings."""
     tree, waiting = [], [()]
     while waiting and len(tree) < size:
         one = choose(waiting, key=partial(value, accuracies))
@@ -151,7 +152,7 @@ def grown(accuracies: Accuracies, size: int, value: Callable = worth, choose: Ca
 
 
 def whole_paths(accuracies: Accuracies, size: int) -> list[Path]:
-    """Paths from the root down to the last head, the likeliest first, as far as there are rows for them."""
+    """Paths from the root down to the last head, the likeliest first, as far as there are nodes for them."""
     tree, heads = [()], len(accuracies)
     for path in sorted(product(*map(range, map(len, accuracies))), key=partial(worth, accuracies), reverse=True):
         tree += [path[:depth] for depth in range(1, heads + 1) if path[:depth] not in tree]
@@ -184,12 +185,12 @@ def by(value: Callable) -> dict:
 EXERCISE = Exercise(
     "ex17_medusas_tree.py", ("grow",), contract, {"worked number": worked, "the best of all trees": best,
                                                      "larger trees": by_seed},
-    [wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
+    [wrong("own-accuracy-only", "you choose a node by its own accuracy; it is accepted only if its whole path is: take "
            "the product", **by(own)),
-     wrong("own-accuracy-only", "you choose a row by its own accuracy; it is accepted only if its whole path is: take "
+     wrong("own-accuracy-only", "you choose a node by its own accuracy; it is accepted only if its whole path is: take "
            "the product", grow=by_a_heap_of_own),
-     wrong("rows-without-their-parents", "you take the best draft tokens of all heads, and the target never comes to a "
-           "row whose parent is missing. With the product along the path no row is worth more than its parent",
+     wrong("nodes-without-their-parents", "you take the best draft tokens of all heads, and the target never comes to "
+           "a node whose parent is missing. With the product along the path no node is worth more than its parent",
            grow=lambda accuracies, size: sorted(every_path(accuracies), key=partial(own, accuracies),
                                                 reverse=True)[:size]),
      wrong("added-along-the-path", "you add the accuracies along the path, so that a longer one is always worth more: "
@@ -198,20 +199,20 @@ EXERCISE = Exercise(
            "of its own", **by(lambda accuracies, path: prod(accuracies[0][i] for i in path))),
      wrong("elder-siblings-counted-twice", "you multiply by the chance that the elder siblings are wrong; the accuracy "
            "of the i-th best draft token says already how often that one is right", **by(after_elder_siblings)),
-     wrong("one-row-too-many", "the root is one of the rows: beside it there are size - 1",
+     wrong("one-node-too-many", "the root is one of the nodes: beside it there are size - 1",
            grow=lambda accuracies, size: grown(accuracies, size + 1)),
-     wrong("breadth-first-only", "you fill one depth before you begin the next; the best child of the best row is "
-           "often worth more than the third best row beside it",
+     wrong("breadth-first-only", "you fill one depth before you begin the next; the best child of the best node is "
+           "often worth more than the third best node beside it",
            grow=lambda accuracies, size: every_path(accuracies)[:size]),
      wrong("a-chain-only", "you take the best draft token of every head and no other: a tree has siblings",
            grow=partial(grown, siblings=False)),
-     wrong("whole-paths-first", "you take whole paths, down to the last head, the likeliest first; each row counts for "
-           "itself, and a short path may be worth more than the end of a long one", grow=whole_paths),
-     wrong("least-first", "you take the row that is worth least; a heap hands out its smallest, so put in minus the "
+     wrong("whole-paths-first", "you take whole paths, down to the last head, the likeliest first; each node counts "
+           "for itself, and a short path may be worth more than the end of a long one", grow=whole_paths),
+     wrong("least-first", "you take the node that is worth least; a heap hands out its smallest, so put in minus the "
            "worth", grow=partial(grown, choose=min))],
-    ("What is row (0, 1) worth? And (0,)? Can a row be worth more than its parent, or more than a sibling with a lower "
-     "rank?",
-     "Begin with the root. Again and again take the row that is worth most, of all that could be the next. Taking it "
+    ("What is node (0, 1) worth? And (0,)? Can a node be worth more than its parent, or more than a sibling with a "
+     "lower rank?",
+     "Begin with the root. Again and again take the node that is worth most, of all that could be the next. Taking it "
      "opens two more: its best child, and its next sibling.",
      "waiting = {(): 1.0}; best = max(waiting, key=waiting.get). Behind it wait (*best, 0), if there is a head for it, "
      "and (*best[:-1], best[-1] + 1), if its head has one. Each is worth its parent's worth times its own accuracy"),

@@ -142,7 +142,7 @@ EXERCISE = Exercise(
     {"worked number": worked, "exact distribution": exact, "every draft token accepted": pace,
      "what is kept": every_count, "longer texts": longer_texts},
     WRONGS,
-    ("Write the tokens in a row, and under each one its own hidden state. Now move the lower row one place to the "
+    ("Write the tokens in a line, and under each one its own hidden state. Now move the lower line one place to the "
      "right.",
      "How many pairs has a text of three tokens? In keep: which tokens has the target read, and which are text?",
      "pairs = list(zip(hidden, tokens[1:])); after each call pairs.append((predicted, token)). And hidden + "

@@ -21,7 +21,7 @@ WORKED = 0, torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0., 1], [0, 0
 
 def fork() -> tuple[int, torch.Tensor, torch.Tensor]:
     """The best block for the target after IDS: the logits of both marginals, and what follows what at the second place.
-    What the table adds at the first place is taken from its row, as a trained block would have it.
+    What the table adds at the first place is taken from its line, as a trained block would have it.
     """
     first = distribution_of(TARGET, IDS)
     after = torch.stack([distribution_of(TARGET, (*IDS, x)) for x in range(V)])
@@ -30,7 +30,7 @@ def fork() -> tuple[int, torch.Tensor, torch.Tensor]:
     return IDS[-1], torch.stack([first.log() - table[IDS[-1]], second.log()]), table
 
 
-CASES = {       # last, rows, table
+CASES = {       # last, logits, table
     "worked example": WORKED,
     "two places": (1, torch.stack([vector(.5, .3, .2), vector(.2, .2, .6)]).log(),
                    torch.tensor([[0., 1, 2], [2, 0, 1], [-1, 1, 0]], dtype=torch.float64)),
@@ -42,10 +42,10 @@ CASES = {       # last, rows, table
 
 
 def case_of(draw, gamma: int, size: int, spread: float, shift: float = 0) -> tuple:
-    def logits(rows: int) -> torch.Tensor:
-        return torch.tensor([[shift + draw.uniform(-spread, spread) for _ in range(size)] for _ in range(rows)],
+    def random(lines: int) -> torch.Tensor:
+        return torch.tensor([[shift + draw.uniform(-spread, spread) for _ in range(size)] for _ in range(lines)],
                             dtype=torch.float64)
-    return draw.randrange(size), logits(gamma), logits(size)
+    return draw.randrange(size), random(gamma), random(size)
 
 
 DRAW = seeds.chance(20)
@@ -55,15 +55,15 @@ CASES |= {f"{gamma} place{'s' * (gamma > 1)} by a seed, {size} token{'s' * (size
 
 
 def drawn(f, case: tuple, dice) -> tuple[tuple[int, ...], list[torch.Tensor]]:
-    last, rows, table = case
-    found = pair(f.draw(last, rows.clone(), table.clone(), dice), "draw must return two things, tokens and q_draft")
+    last, logits, table = case
+    found = pair(f.draw(last, logits.clone(), table.clone(), dice), "draw must return two things, tokens and q_draft")
     parts = []
     for what, part in zip(("tokens", "distributions"), found):
-        is_a_row = isinstance(part, (list, tuple)) or getattr(part, "ndim", 0)
-        if not is_a_row or len(part) != len(rows):
-            raise Failure(f"draw must return {len(rows)} {what}, one for each place; it returned {part!r:.80}")
+        is_a_list = isinstance(part, (list, tuple)) or getattr(part, "ndim", 0)
+        if not is_a_list or len(part) != len(logits):
+            raise Failure(f"draw must return {len(logits)} {what}, one for each place; it returned {part!r:.80}")
         parts.append(list(part))
-    size = rows.shape[1]
+    size = logits.shape[1]
     return (tuple(token(x, size, "draw, for each place,") for x in parts[0]),
             [weights_like(q, (size,), "draw, for each place, second,") for q in parts[1]])
 
@@ -74,10 +74,10 @@ def contract(f) -> None:
 
 def right_blocks(case: tuple) -> dict[tuple[int, ...], float]:
     """Every block, and how often it is drawn."""
-    last, rows, table = case
+    last, logits, table = case
     found = {}
-    for block in product(range(rows.shape[1]), repeat=len(rows)):
-        q = [(row + table[before]).softmax(-1)[x] for row, before, x in zip(rows, (last, *block), block)]
+    for block in product(range(logits.shape[1]), repeat=len(logits)):
+        q = [(own + table[before]).softmax(-1)[x] for own, before, x in zip(logits, (last, *block), block)]
         found[block] = float(torch.stack(q).prod())
     return found
 
@@ -93,7 +93,7 @@ def blocks(f, name: str) -> Seen:
 
 def reports(f, name: str) -> Seen:
     """For each block that can be drawn: what is reported of each place, beside what was drawn from."""
-    last, rows, table = CASES[name]
+    last, logits, table = CASES[name]
 
     def reported() -> dict:
         found, _ = walk(play)
@@ -105,8 +105,8 @@ def reports(f, name: str) -> Seen:
         return block, tuple(tuple(q.tolist()) for q in q_draft)
 
     right = {f"block {block}, place {place}, token {x}": share for block in right_blocks(CASES[name])
-             for place, (row, before) in enumerate(zip(rows, (last, *block)), 1)
-             for x, share in enumerate((row + table[before]).softmax(-1).tolist())}
+             for place, (own, before) in enumerate(zip(logits, (last, *block)), 1)
+             for x, share in enumerate((own + table[before]).softmax(-1).tolist())}
     return values(f"{name}: q_draft", reported, right)
 
 
@@ -159,9 +159,9 @@ EXERCISE = Exercise(
      "what is drawn": drawing, "what is reported": reporting},
     WRONGS,
     ("Which token stands in front of the first place? And in front of the second?",
-     "Keep a variable for the token in front. At every place: add its row of the table, softmax, draw, and then this "
+     "Keep a variable for the token in front. At every place: add its line of the table, softmax, draw, and then this "
      "token is the one in front.",
-     "q = (row + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
+     "q = (own + table[before]).softmax(-1); before = dice.pick(q); append before to the tokens and q to q_draft"),
     [("nanospec.methods.draft_models.dflash", "DSpark.after_token", "return", "return"),
      ("nanospec.speculate", "ModelDrafter.propose", "q_draft.append", "tokens.append")],
     {"number to reach": number_to_reach}, speed="accepted as often as it can be")

@@ -60,7 +60,7 @@ def mixtures(f) -> list[Seen]:
               for p, q, a in TIES)]
 
 
-# A q_draft exactly at the threshold stays with the draft. Numbers of few digits, so that no rounding decides.
+# A q_draft exactly at the threshold stays with the draft model. Numbers of few digits, so that no rounding decides.
 TIES = [(vector(.5, .25, .25), vector(.25, .5, .25), .25), (vector(.75, .125, .125), vector(.5, .25, .25), .25),
         (vector(.5, .25, .125, .125), vector(.125, .375, .5, 0), .125), (vector(.5, .5), vector(.5, .5), 0.),
         (vector(.5, .5, 0), vector(.5, .25, .25), .5), *(
@@ -141,7 +141,7 @@ EXERCISE = Exercise(
     {"worked number": worked, "mixture": mixtures, "exact distribution": exact,
      "accepted as often as it can be": pace},
     WRONGS,
-    ("How much weight does the draft have on deferred tokens, all together? The target shares out just this much.",
+    ("How much weight has the draft model on deferred tokens, all together? The target shares out just this much.",
      "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
      "in the coin, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "

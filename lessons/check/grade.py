@@ -1,4 +1,4 @@
-"""A class at once: a row for each student as it is done, and at the end what the class found hard.
+"""A class at once: a line for each student as it is done, and at the end what the class found hard.
 
 Nothing that one file does reaches the next: workers.py gives each a process. This is no protection against malice: run
 strangers' code in a container.
@@ -98,12 +98,12 @@ def grade(asked: Grading, console: Console) -> int:
 
 
 def look_at_all(everybody: Class, asked: Grading, sheets: Sheets, console: Console) -> int:
-    """Rows as they come; then the sums, also of what an interruption has left."""
+    """Lines as they come; then the sums, also of what an interruption has left."""
     width = max(map(len, [*everybody.folders, "solved by"]))
     console.print(Text(line("student", map(str, EXERCISES), "solved", "points", width), "bold"), soft_wrap=True)
     shown: set[str] = set()
 
-    def show_rows() -> None:
+    def show_marks() -> None:
         for student in everybody.done():
             if student not in shown:
                 shown.add(student)
@@ -118,8 +118,8 @@ def look_at_all(everybody: Class, asked: Grading, sheets: Sheets, console: Conso
             everybody.results[job.student][job.exercise.number] = result
             if everybody.mistakes(job.exercise.number).total() == WORTH_IT:
                 prepare(job.exercise)
-            show_rows()
-        show_rows()
+            show_marks()
+        show_marks()
     except KeyboardInterrupt:
         code = 130
     finally:

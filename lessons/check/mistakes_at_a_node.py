@@ -68,7 +68,7 @@ WRONGS = [
                 over(left, q, x, p) if over(left, q, x, p).sum() > guard else left)) for guard in GUARDS[::3]),
     known("residual-pointwise", "a rejection takes away the rejected token only; take q_draft away from every token",
           leaves=lambda left, q, x, p: without(left, [x])),
-    known("residual-absolute", "you leave |p_target - q_draft|: where the draft has more, nothing is left, not more",
+    known("residual-absolute", "you leave |p_target - q_draft|: where q_draft has more, nothing is left, not more",
           leaves=lambda left, q, x, p: (left - q).abs()),
     known("residual-reversed", "you leave max(0, q_draft - p_target): the letters are the wrong way round",
           leaves=lambda left, q, x, p: (q - left).clamp(min=0)),
@@ -82,14 +82,14 @@ WRONGS = [
           "part", last=lambda seen, p: seen[0][2]),
     known("last-rejection-forgotten", "if all are rejected you draw from what was left before the last rejection",
           last=lambda seen, p: seen[-1][1]),
-    known("replaced-from-draft", "if all are rejected you draw once more from the draft; the target must decide",
+    known("replaced-from-draft", "if all are rejected you draw once more from q_draft; the target must decide",
           last=lambda seen, p: seen[-1][0]),
     known("residual-argmax", "if all are rejected you take the likeliest token of what is left; draw from it",
           last=lambda seen, p: seen[-1][2] == seen[-1][2].max()),
-    known("siblings-sorted-by-target", "you try the target's favourites first; the order in which children were drawn "
-          "belongs to their distributions", tried=by(lambda x, q, p: p[x])),
-    known("siblings-sorted-by-draft", "you try the draft's favourites first; the order in which children were drawn "
-          "belongs to their distributions", tried=by(lambda x, q, p: q[x])),
+    known("siblings-sorted-by-target", "you try the target's favourites first; the order in which children were "
+          "drawn belongs to their distributions", tried=by(lambda x, q, p: p[x])),
+    known("siblings-sorted-by-draft", "you try the draft model's favourites first; the order in which children were "
+          "drawn belongs to their distributions", tried=by(lambda x, q, p: q[x])),
     known("best-of-the-children", "you judge only the child of the greatest ratio; chosen as the best of several it "
           "no longer has its distribution", tried=lambda children, p: by(lambda x, q, p: p[x] / q[x])(children, p)[:1]),
     known("duplicates-dropped", "you try a token that comes twice only once; its distribution is to be taken away "
@@ -110,7 +110,7 @@ WRONGS = [
           "token, or accept each with the target's probability alone: too few are accepted", node_rule=match),
     wrong("children-ignored", "you draw from p_target and never report that a child was right",
           node_rule=lambda children, p, dice: (None, dice.pick(p))),
-    known("accept-everything", "you always accept the first child: a text of the draft's",
+    known("accept-everything", "you always accept the first child: a text of the draft model's",
           coin=lambda left, q, x, p: 1),
     known("ratio-flipped", "you accept a child with q_draft / p_target; it is p_target / q_draft",
           coin=lambda left, q, x, p: q[x] / left[x] if left[x] else 1),

@@ -96,7 +96,7 @@ WRONGS = [
           **coin(lambda w, total: total / (total + w))),
     wrong("total-forgotten", "you divide by 1 - w; it is Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total / (1 - w))),
-    wrong("last-coin-as-the-others", "you take the draft's last distribution away after the last token too, where "
+    wrong("last-coin-as-the-others", "you take the last of q_draft away after the last token too, where "
           "nothing was drafted: the coin there is w", "flip",
           **decides(coin=lambda i, w, p, q: coin_of(missing)(i, w, p, torch.cat([q, q[-1:]])))),
     wrong("coin-unweighted", "the Z of your coin is the total of max(0, p_target - q_draft): multiply p_target by w "
@@ -107,12 +107,12 @@ WRONGS = [
           **decides(coin=coin_of(plain_missing), of=plain_missing)),
     wrong("weight-of-the-last", "you draw with the weight of the whole draft; the one at the cut belongs there",
           **decides(of=lambda i, w, p, q: missing(i, w[-1:] * len(w), p, q))),
-    wrong("residual-is-target", "at a cut you draw from p_target; what the draft has covered must go",
+    wrong("residual-is-target", "at a cut you draw from p_target; what q_draft has covered must go",
           **decides(of=lambda i, w, p, q: p[i])),
-    wrong("row-before", "at a cut you draw from the row before; the token comes after the last one that is accepted",
+    wrong("row-before", "at a cut you draw one place too early; the token comes after the last one that is accepted",
           **decides(of=lambda i, w, p, q: missing(i if i == len(q) else max(0, i - 1), w, p, q))),
-    wrong("bonus-one-row-early", "where all are accepted you draw from the row of the last one; the bonus comes after",
+    wrong("bonus-one-place-early", "where all are accepted you draw at the place of the last one; the bonus follows it",
           **decides(of=lambda i, w, p, q: missing(i, w, p, q) if i < len(q) else p[i - 1])),
-    wrong("bonus-from-draft", "where all are accepted you take the draft's last distribution away; nothing was "
+    wrong("bonus-from-draft", "where all are accepted you take the last of q_draft away; nothing was "
           "drafted there",
           **decides(of=lambda i, w, p, q: missing(i, w, p, torch.cat([q, q[-1:]]))))]

@@ -69,12 +69,12 @@ WRONGS = [
           hidden + predicted[:accepted] + verified[accepted:accepted + 1]),
     wrong("rejected-kept", "you keep the hidden states of rejected draft tokens, too: they are no text",
           keep=lambda hidden, predicted, verified, accepted: hidden + verified),
-    wrong("row-0-forgotten", "row 0 of the target's call is x_n, the last token of the text before: now its hidden "
+    wrong("node-0-forgotten", "node 0 of the target's call is x_n, the last token of the text before: now its hidden "
           "state is there, and it is missing in yours",
           keep=lambda hidden, predicted, verified, accepted: hidden + verified[1:accepted + 1]),
-    wrong("last-accepted-forgotten", "you keep one too few: x_n and the accepted draft tokens are accepted + 1 rows",
+    wrong("last-accepted-forgotten", "you keep one too few: x_n and the accepted draft tokens are accepted + 1",
           keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted]),
-    wrong("one-too-many", "you keep one too many: the new token has not been read; that row is of a rejected one",
+    wrong("one-too-many", "you keep one too many: the new token has not been read; that is the state of a rejected one",
           keep=lambda hidden, predicted, verified, accepted: hidden + verified[:accepted + 2]),
     wrong("text-before-forgotten", "you keep this round alone; those of the text before it are needed, too",
           keep=lambda hidden, predicted, verified, accepted: verified[:accepted + 1])]

@@ -94,7 +94,7 @@ def redrawn(drafted, q_draft, p_target, a, dice):
 
 WRONGS = [
     wrong("mixture-not-normalised", "you take p_target for the deferred tokens and q_draft for the others: this does "
-          "not add up to 1; where the draft's token is deferred the target may write any token",
+          "not add up to 1; where the drafted token is deferred the target may write any token",
           **mixing(each_token_alone)),
     wrong("mixture-renormalised", "you take p_target for the deferred tokens and q_draft for the others, and divide "
           "by the sum: this adds up to 1 and is another distribution",
@@ -102,9 +102,9 @@ WRONGS = [
     wrong("deferred-weight-lost", "you cut the deferred tokens off and share their weight among the others: it goes "
           "to the target, to all tokens by p_target",
           **mixing(lambda p, q, a: normal(q - of_deferred(p, q, a)) if (q > of_deferred(p, q, a)).any() else p)),
-    wrong("letters-swapped", "you have taken p_target for q_draft: the draft's probability is compared, with the "
+    wrong("letters-swapped", "you have taken p_target for q_draft: the draft model's probability is compared, with the "
           "target's greatest", **mixing(lambda p, q, a: right_mixture(q, p, a))),
-    wrong("letters-swapped", "you have taken p_target for q_draft: the draft's probability is compared, with the "
+    wrong("letters-swapped", "you have taken p_target for q_draft: the draft model's probability is compared, with the "
           "target's greatest", one_round=round_by(lambda p, q, a: right_mixture(q, p, a))),
     wrong("drafts-own-maximum", "you compare with the greatest q_draft: it is the target's greatest that counts",
           **mixing(lambda p, q, a: q - of_deferred(p, q, a, q.max()) + p * of_deferred(p, q, a, q.max()).sum())),
@@ -118,14 +118,14 @@ WRONGS = [
     wrong("bonus-from-target", "after the last draft token you draw from p_target: the text is then neither the "
           "target's nor the mixture's. There is no q_draft, so no pi, and the round ends with the draft",
           one_round=round_by(after=lambda q, p, a: p[-1])),
-    wrong("bonus-with-the-last-q", "after the last draft token you mix with the last row of q_draft: that row "
-          "belongs to the place before. The round ends with the draft",
+    wrong("bonus-with-the-last-q", "after the last draft token you mix with the last q_draft: that one belongs to "
+          "the place before. The round ends with the draft",
           one_round=round_by(after=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
     wrong("towards-the-target", "you verify with p_target: that is lossless, and pi is never written; p_target gives "
           "way to pi in the coin and in the residual", one_round=round_by(lambda p, q, a: p)),
     wrong("residual-of-the-target", "after a rejection you draw from max(0, p_target - q_draft): what is left of pi "
           "belongs there", one_round=round_by(left=lambda pi, q, p: residual(p, q))),
-    wrong("residual-is-pi", "after a rejection you draw from pi, so that what the draft covered already is drawn a "
+    wrong("residual-is-pi", "after a rejection you draw from pi, so that what q_draft covered already is drawn a "
           "second time", one_round=round_by(left=lambda pi, q, p: pi)),
     wrong("replacement-from-target", "after a rejection you draw from p_target: draw from what is left of pi",
           one_round=round_by(left=lambda pi, q, p: p)),
@@ -136,9 +136,8 @@ WRONGS = [
           one_round=coin_of_the_target),
     wrong("draft-ignored", "you draw from pi and never look at the draft token: nothing is gained",
           one_round=never_looks),
-    *(wrong("tie-deferred", "a token whose q_draft is exactly the greatest p_target minus a stays with the draft: "
-            "less "
-            "than that is deferred, not as much", **of) for of in (
+    *(wrong("tie-deferred", "a token whose q_draft is exactly the greatest p_target minus a stays with the draft "
+            "model: less than that is deferred, not as much", **of) for of in (
           {"mixture": with_ties}, mixing(with_ties))),
     wrong("plus-a", "you add a to the greatest p_target: it is taken away from it", **mixing(
         lambda p, q, a: right_mixture(p, q, -a))),

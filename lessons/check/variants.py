@@ -22,7 +22,7 @@ def four_tokens(draw) -> dict[str, list]:
 
 
 def three_tokens(draw) -> dict[str, list]:
-    """Exercise 16: a row after no token, and one after each first one."""
+    """Exercise 16: the distribution after no token, and one after each first one."""
     return {name: [parts_of(draw, 10, 3) for _ in range(4)] for name in ("P_TARGET", "Q_DRAFT")}
 
 

@@ -8,7 +8,7 @@ import torch
 
 
 def residual(p_target, q_draft):
-    """The distribution to draw from after a rejection: what the target has and the draft did not cover.
+    """The distribution to draw from after a rejection: what the target has and the draft model does not.
 
     p_target, q_draft: (B, V) float64 tensors, each row a distribution.
     Returns (B, V): row b is max(0, p_target - q_draft), divided by its sum. Where both distributions are equal, nothing

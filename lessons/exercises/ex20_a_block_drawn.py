@@ -7,21 +7,21 @@ check: python -m lessons.check 20
 import torch
 
 
-def draw(last, rows, table, dice):
+def draw(last, logits, table, dice):
     """Draw the draft tokens of one block from left to right.
 
     last: the last token of the text, an int. The block follows it.
-    rows: (gamma, V) float64 tensor of logits. Row k is the block drafter's prediction for place k, whatever precedes.
+    logits: (gamma, V) float64 tensor. logits[k] is the block drafter's prediction for place k, whatever precedes.
     table: (V, V) float64 tensor. table[a] is added to the logits of the place after token a.
     dice: dice.pick(weights) -> int.
     Returns the draft tokens, a list of gamma ints, and q_draft: for each place the distribution (V,) that its token was
     drawn from, a list of gamma tensors. A distribution is a softmax of logits.
 
-    Worked: last 0, rows [[0, 0], [0, 0]], table [[0, 1], [0, 0]]. The first place follows 0, so its logits are [0, 1]
+    Worked: last 0, logits [[0, 0], [0, 0]], table [[0, 1], [0, 0]]. The first place follows 0, so its sum is [0, 1]
     and its q_draft is [.27, .73]. If 0 was drawn there, the second place has [.27, .73] again. If 1 was drawn, it has
     [.5, .5].
 
     What is checked: the text of a whole round has the target's distribution, and the draft tokens have the
-    distributions that follow from rows and table.
+    distributions that follow from logits and table.
     """
     raise NotImplementedError

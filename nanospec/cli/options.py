@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nanospec.errors import MOST_ROWS, SEEDS, DeviceError
+from nanospec.errors import MOST_NODES, SEEDS, DeviceError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
 from nanospec.files.ready import available
@@ -81,7 +81,7 @@ def device(name: str) -> str:
 
 NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 COUNT = whole_number(1, 10 ** 9)
-GAMMA = whole_number(1, MOST_ROWS - 1)
+GAMMA = whole_number(1, MOST_NODES - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
                '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
 SEED = whole_number(0, SEEDS - 1)

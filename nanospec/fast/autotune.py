@@ -14,7 +14,7 @@ from nanospec.errors import RequestError
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import DRAFTED, draft_seconds, round_seconds, step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.fast.fbgemm import Copied, halve, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
 from nanospec.files.ready import ready
@@ -46,7 +46,7 @@ class Tuning(NamedTuple):
 class Setup(NamedTuple):
     """A pair as it runs: eagerly where there is no compiler, as `speculate` takes it, or compiled.
 
-    draft: None where there is no draft model.
+    draft_model: None where there is none.
     """
 
     target: GPT
@@ -163,9 +163,9 @@ def autotune_draft_model(target: GPT, draft_model: GPT | Learned, dtype: str = "
     """Convert the draft model alone, in place, to what is fastest beside this target, which is
     tuned.
 
-    It is measured in rounds, not alone: a pass of the target drives the draft's weights out of the
-    processor's caches. So a data type of half the size wins although a step in it, alone, takes
-    longer. Of many rows a step takes long enough to be measured alone.
+    It is measured in rounds, not alone: a pass of the target drives the draft model's weights
+    out of the processor's caches. So a data type of half the size wins although a step in it,
+    alone, takes longer. Of many rows a step takes long enough to be measured alone.
     dtype, rounding: int8 is for the target's sake. The draft model may then have any, since no text
     depends on it.
     """
@@ -224,7 +224,7 @@ def name_of(dtype: torch.dtype) -> str:
 
 def tuning_of(model: GPT | Learned) -> Tuning:
     """What `set_up` has made of it, with torch's threads as they are now."""
-    copies = [part.kept for part in model.modules() if isinstance(part, Copied)
+    copies = [part.kept for part in model.modules() if isinstance(part, FBGEMMLinear)
               and part.copy is not None]
     fewest = max((part.fewest for part in packed_parts(model)), default=0)
     return Tuning(copies[0] if copies else model.dtype, torch.get_num_threads(), fewest)

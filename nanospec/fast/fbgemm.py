@@ -1,11 +1,11 @@
-"""Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few rows.
+"""Products of FBGEMM: float32 with weights that are kept in fewer bits, made for a few tokens.
 
     halve(model)                # every nn.Linear of the model becomes a HalfLinear, in place
 
 Weights in float16, arithmetic in float32: half the bytes to read, and nearly float32's answers. A
 step on one token takes as long as it takes to read the weights, and these products widen them as
-they read them. For one and two rows they read faster than oneDNN's products in bfloat16; for many
-rows those are faster, since they also compute with 16 bits. A draft is verified with the numbers of
+they read them. For one and two tokens they read faster than oneDNN's products in bfloat16; for
+many those are faster, since they also compute with 16 bits. A draft is verified with the numbers of
 plain decoding, up to the order of sums in float32. (In 8 bits: int8.py.)
 
 A compiler cannot look into FBGEMM's copies of the weights. In what it makes, such a product is a
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.errors import DeviceError
-from nanospec.fast.packed import Model, Relaid, swap
+from nanospec.fast.packed import LinearWithCopy, Model, swap
 
 NUMBERS = count()
 
@@ -32,7 +32,7 @@ def has_fbgemm(device: torch.device) -> bool:
     return device.type == "cpu" and torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
-class Copied(Relaid):
+class FBGEMMLinear(LinearWithCopy):
     """The copy is FBGEMM's. number: the copy's. kept: the data type of the copy's weights."""
 
     number: int
@@ -63,7 +63,7 @@ class Copied(Relaid):
         COPIES[self.number] = self
 
 
-COPIES: WeakValueDictionary[int, Copied] = WeakValueDictionary()
+COPIES: WeakValueDictionary[int, FBGEMMLinear] = WeakValueDictionary()
 LIBRARY = torch.library.Library("nanospec", "DEF")
 LIBRARY.define("product(Tensor x, int number, int outputs) -> Tensor")
 LIBRARY.impl("product", lambda x, number, outputs:
@@ -72,7 +72,8 @@ torch.library.register_fake("nanospec::product", lambda x, number, outputs:
                             x.new_empty(*x.shape[:-1], outputs))
 
 
-def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]) -> Model:
+def use_copies(model: Model, kind: type[FBGEMMLinear],
+               can: Callable[[torch.device], bool]) -> Model:
     """The model itself, in float32, its products over copies of this kind, made of its weights as
     they are now.
 
@@ -88,7 +89,7 @@ def copied(model: Model, kind: type[Copied], can: Callable[[torch.device], bool]
     return model
 
 
-class HalfLinear(Copied):
+class HalfLinear(FBGEMMLinear):
     """The copy has the weight in float16, and the bias."""
 
     kept = torch.float16
@@ -110,4 +111,4 @@ def halve(model: Model) -> Model:
     """
     if has_fbgemm(next(model.parameters()).device):
         model.to(torch.float16)
-    return copied(model, HalfLinear, has_fbgemm)
+    return use_copies(model, HalfLinear, has_fbgemm)

@@ -3,18 +3,18 @@ arithmetic.
 
     quantise(model)             # every nn.Linear of the model becomes an Int8Linear, in place
 
-Verification multiplies several rows with every weight. In float32 that takes longer than reading
-the weights, from three rows on. Processors with VNNI multiply whole numbers of 8 bits four times as
-fast, and sum them up in 32 bits without any rounding. So a row's product is the same, bit by bit,
-whatever rows are beside it, and with what steady.py does for attention all of a chain is verified
-with plain decoding's own numbers.
+Verification multiplies several tokens with every weight. In float32 that takes longer than reading
+the weights, from three tokens on. Processors with VNNI multiply whole numbers of 8 bits four times
+as fast, and sum them up in 32 bits without any rounding. So a token's product is the same, bit by
+bit, whatever tokens are beside it, and with what steady.py does for attention all of a chain is
+verified with plain decoding's own numbers.
 
-Both factors are rounded to -127 ... 127 times a scale: the weight's rows each to their own, the
-activations' rows, too. A few channels of a transformer are a hundred times as large as the others,
-and one of them in a row would leave hardly a bit to the rest. So both are turned first, 64 channels
-at a time, by an orthogonal matrix H that mixes them all: (x H)(W H)^T = x W^T, and what was large
-in one channel is a little in 64. (LLM.int8: Dettmers et al. 2022, arXiv 2208.07339, section 4. H is
-Hadamard's matrix: QuaRot, Ashkboos et al. 2024, arXiv 2404.00456, section 3.)
+Both factors are rounded to -127 ... 127 times a scale: each output's weights have a scale of their
+own, and so have each token's activations. A few channels of a transformer are a hundred times as
+large as the others, and one of them would leave hardly a bit to the rest. So both are turned first,
+64 channels at a time, by an orthogonal matrix H that mixes them all: (x H)(W H)^T = x W^T, and what
+was large in one channel is a little in 64. (LLM.int8: Dettmers et al. 2022, arXiv 2208.07339,
+section 4. H is Hadamard's matrix: QuaRot, Ashkboos et al. 2024, arXiv 2404.00456, section 3.)
 
 Still it is another model, a little further from the original than bfloat16. The text is exactly
 distributed as this model alone would write it, so it is for whoever asks for it, and nothing
@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospec.fast.fbgemm import Copied, copied, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, has_fbgemm, use_copies
 from nanospec.fast.packed import Model
 from nanospec.fast.steady import steady
 from nanospec.model import GPT
@@ -36,11 +36,11 @@ from nanospec.model import GPT
 LARGEST = 127
 ZERO = 128              # FBGEMM's activations are 0 to 255
 TURNED = 64             # channels at a time, or the largest power of two that divides their number
-LEAST = 1e-30           # scale of a row of zeros
+LEAST = 1e-30           # scale where all are zeros
 
 
-class Int8Linear(Copied):
-    """The copy has the turned weight in 8 bits, a scale for each of its rows, and no bias."""
+class Int8Linear(FBGEMMLinear):
+    """The copy has the turned weight in 8 bits, a scale for each output, and no bias."""
 
     kept = torch.int8
 
@@ -99,7 +99,7 @@ def quantise(model: Model) -> Model:
 
     Quantise again after they have changed. DeviceError where `can_quantise` says no.
     """
-    copied(model, Int8Linear, can_quantise)
+    use_copies(model, Int8Linear, can_quantise)
     if isinstance(model, GPT):
         steady(model)
     return model

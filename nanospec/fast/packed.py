@@ -18,7 +18,7 @@ from nanospec.errors import DeviceError
 
 PACKED_FOR = 8          # tokens of a call that the layout is made for
 Model = TypeVar("Model", bound=nn.Module)
-Swapped = TypeVar("Swapped", bound="Relaid")
+Swapped = TypeVar("Swapped", bound="LinearWithCopy")
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -32,7 +32,7 @@ def can_pack(weight: Tensor) -> bool:
     return weight.dtype == torch.float32
 
 
-class Relaid(nn.Linear):
+class LinearWithCopy(nn.Linear):
     """An nn.Linear over the Parameters of another, and a copy of its weight, laid out anew.
 
     copy: of the weight as it was when it was copied; None where there is none.
@@ -51,7 +51,7 @@ class Relaid(nn.Linear):
         return super()._apply(*args, **kwargs)
 
 
-class PackedLinear(Relaid):
+class PackedLinear(LinearWithCopy):
     """The copy is packed by oneDNN.
 
     fewest: the tokens of a call from which on it is read.

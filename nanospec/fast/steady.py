@@ -9,7 +9,7 @@ difference turns one rounding over, and every layer after it adds its own. What 
 far from plain decoding as from the model before it was rounded.
 
 Where does the order of sums depend on the call? Not in norms, rotations or gates, which go through
-each row alone, and not in products of whole numbers (int8.py). In attention it does: the kernel
+each token alone, and not in products of whole numbers (int8.py). In attention it does: the kernel
 takes another product where a few queries are left over, and it divides the slots by how many there
 are. So a call has more queries where a few would be left over, and its slots end where the kernel
 divides those before as in every other call. What is added is read, and not answered. (He et al.

@@ -37,7 +37,7 @@ LAYER = "layer."        # how the parts of a draft model's DecoderLayer are name
 
 
 class Pair(NamedTuple):
-    """draft: a GPT or a Learned; None for a target that has no draft model beside it."""
+    """draft_model: a GPT or a Learned; None for a target that has none beside it."""
 
     target: GPT
     draft_model: Any
@@ -225,14 +225,14 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
 
 def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
               dtype: torch.dtype = torch.float32, draft_model: str | Path = "gpt") -> Pair:
-    """The target, the draft and their tokenizer: the shipped pair, or what `source` names
-    (files/sources.py).
+    """The target, the draft model and their tokenizer: the shipped pair, or what `source`
+    names (files/sources.py).
 
-    draft: "gpt", the small GPT, or where there is none a draft model that ships for this target;
-    one of LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may
-    have another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
+    draft_model: "gpt", the small GPT, or where there is none one that ships for this target; one of
+    LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may have
+    another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
     Pair.draft_model is None for a target alone, if "gpt" finds nothing.
-    RequestError for another draft. FileNotFoundError or PairError if they are not there, not whole,
+    RequestError for another name. FileNotFoundError or PairError if they are not there, not whole,
     or not made for one another.
     """
     if draft_model not in ("gpt", *LEARNED) and path_of(draft_model).suffix != ".pt":
@@ -241,10 +241,10 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
     source = source if isinstance(source, Source) else source_of(source)
     folder, foreign, found = source.path, source.target, draft_model_of(source, draft_model)
     if not found and draft_model != "gpt":
-        of = f"--weights {folder} trains one, whose file can be named" if foreign else \
+        remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \
             f"--out {folder} trains it"
         raise PairError(f"{folder} holds no {draft_model}.pt: "
-                        f"python -m training {draft_model} {of}")
+                        f"python -m training {draft_model} {remedy}")
     if found and draft_model in LEARNED and not foreign and not (folder / "target.pt").exists():
         raise PairError(f"{folder} holds {draft_model}.pt and not the target that it is for: name "
                         f"the target's folder or file, and {found[0]} as the draft model")

@@ -22,8 +22,8 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     out/target if that is ours. Returns what was written. name: what a target of others is called
     where it will be served.
 
-    PairError if no one else opens such a draft, or one of the folders is there already; OSError
-    when they cannot be written.
+    PairError if no one else opens such a draft model, or one of the folders is there already;
+    OSError when they cannot be written.
     """
     if not isinstance(pair, Pair):
         raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")

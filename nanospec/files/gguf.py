@@ -132,18 +132,18 @@ class GGUFFile:
 
 def gguf_reader(path: Path) -> Any:
     """The package's reader, quicker, and never beyond the file's end, whatever counts it names."""
-    class Quick(extra("gguf").GGUFReader):              # type: ignore[misc]
+    class QuickReader(extra("gguf").GGUFReader):        # type: ignore[misc]
         data: Any
 
-        def _get(self, offset, dtype, count=1, *of, **more):
+        def _get(self, offset, dtype, count=1, *rest, **more):
             self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
             self.parts = getattr(self, "parts", 0) + 1
             if self.parts > MOST_PARTS:
                 raise ValueError(f"it has more than {MOST_PARTS:,} parts")
             check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
-            return super()._get(offset, dtype, count, *of, **more)
+            return super()._get(offset, dtype, count, *rest, **more)
 
-    reader = Quick(path)
+    reader = QuickReader(path)
     check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
     return reader
 

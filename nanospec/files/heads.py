@@ -33,10 +33,10 @@ def of_a_head(config: Any) -> bool:
     """Whether a config.json is one of such a draft model."""
     if not isinstance(config, dict):
         return False
-    said = f"{config.get('architectures')} {config.get('model_type')}".lower()
+    names = f"{config.get('architectures')} {config.get('model_type')}".lower()
     return bool(config.keys() & {"speculators_model_type", "speculators_config", "eagle_config",
                                  "draft_vocab_size", "medusa_num_heads"}
-                or re.search("eagle|medusa|hydra|speculator|dflash|draftmodel|mtp", said))
+                or re.search("eagle|medusa|hydra|speculator|dflash|draftmodel|mtp", names))
 
 
 def header_of(path: Path) -> dict:

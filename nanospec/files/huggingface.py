@@ -53,20 +53,21 @@ def read_config(path: Path) -> Config:
     try:
         sizes = json.loads(read_file(path))
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
-        asked = unknown(tables)
-        if asked:
-            raise PairError(f"{path} asks for what this GPT does not have: {one_line(asked)}")
-        said = {key: value for table in tables for key, value in table.items() if value is not None}
-        kind = said.get("model_type", "llama")
+        unsupported = unknown(tables)
+        if unsupported:
+            raise PairError(f"{path} asks for what this GPT does not have: {one_line(unsupported)}")
+        named = {key: value for table in tables for key, value in table.items()
+                 if value is not None}
+        kind = named.get("model_type", "llama")
         for key in MUST_SAY.get(kind, ()):
-            said[key]                                   # a KeyError names it
-        heads = said["num_attention_heads"]
-        config = Config(said["vocab_size"], said["max_position_embeddings"],
-                        said["num_hidden_layers"], said["hidden_size"],
-                        heads, said.get("num_key_value_heads", heads), said["intermediate_size"],
-                        said.get("tie_word_embeddings", False), said["rms_norm_eps"],
-                        said.get("rope_theta", 10_000.0), next(iter(scalings(tables)), ()),
-                        said.get("head_dim"), **KINDS[kind])
+            named[key]                                   # a KeyError names it
+        heads = named["num_attention_heads"]
+        config = Config(named["vocab_size"], named["max_position_embeddings"],
+                        named["num_hidden_layers"], named["hidden_size"],
+                        heads, named.get("num_key_value_heads", heads), named["intermediate_size"],
+                        named.get("tie_word_embeddings", False), named["rms_norm_eps"],
+                        named.get("rope_theta", 10_000.0), next(iter(scalings(tables)), ()),
+                        named.get("head_dim"), **KINDS[kind])
         own_size = config.head_size * config.heads != config.channels
         return config if own_size else replace(config, head_dim=None)
     except PairError:

@@ -86,14 +86,14 @@ class Listed:
         of_comments = dict(re.findall(r"^# (python|tokens) (.+)$", text, re.MULTILINE))
         self.tokens = of_comments.pop("tokens", "")
         wanted |= of_comments
-        here = {name: version_of(name) for name in wanted}
-        missing = [name for name in wanted if not here[name]]
+        installed = {name: version_of(name) for name in wanted}
+        missing = [name for name in wanted if not installed[name]]
         if missing:
             raise TextError(f"{path} lists {len(missing)} packages that are not installed here, "
                             f"{', '.join(missing[:3])}{', ...' * (len(missing) > 3)}: pip install "
                             f"--no-deps -r {path} gets them, in an environment of their own")
-        self.differs = [f"{name} is {here[name]} here and {version} in {path}"
-                        for name, version in wanted.items() if here[name] != version]
+        self.differs = [f"{name} is {installed[name]} here and {version} in {path}"
+                        for name, version in wanted.items() if installed[name] != version]
 
     def compared(self, ids: Tensor) -> str:
         """In words, how these tokens differ from those that the file names, or ""."""

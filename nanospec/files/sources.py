@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Source:
-    """What is there. target: None in a folder of ours. draft: where others' draft GPT is."""
+    """What is there. target: None in a folder of ours. draft_model: where others' draft GPT is."""
 
     path: Path
     target: Target | None = None

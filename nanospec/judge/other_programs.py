@@ -67,7 +67,7 @@ class Recomputed(TableModel):
 
 # transformers
 
-class Later:
+class LateUniform:
     """A uniform number that is drawn only when it is compared: `u <= prob` is a coin of the dice.
     (A walk knows no number, only outcomes; so it cannot see whether < or <= stands there.)"""
 
@@ -94,7 +94,7 @@ def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
         return dice.pick(weights)[:, None]
 
     with patch.object(torch, "multinomial", picked), \
-            patch.object(torch, "rand_like", lambda like: Later(dice)):
+            patch.object(torch, "rand_like", lambda like: LateUniform(dice)):
         yield
 
 
@@ -163,7 +163,7 @@ def special_tokens(model) -> list[int]:
 
 
 def recomputed(model) -> Recomputed:
-    """A model of transformers as the judge's target, or draft."""
+    """A model of transformers as the judge's target, or draft model."""
     config = model.config
     return Recomputed(lambda tokens: model(tokens, use_cache=False), config.vocab_size,
                       getattr(config, "max_position_embeddings", 2 ** 20), model.device)
@@ -172,8 +172,8 @@ def recomputed(model) -> Recomputed:
 # Functions
 
 def model_of(model: Any, ids: Sequence[int]) -> Any:
-    """A target or draft: {tuple of tokens: probability}, a model of ours, or anything that takes
-    tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
+    """A target or draft model: {tuple of tokens: probability}, a model of ours, or anything that
+    takes tokens (1, T) and returns logits (1, T, V), or an object that has `logits`.
     """
     if isinstance(model, Mapping) or hasattr(model, "new_cache"):
         return model

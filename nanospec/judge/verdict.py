@@ -1,7 +1,7 @@
 """A verdict on somebody's sampler: is its distribution the target's, how sure is that, which bug?
 
-    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft_model, 2), [1], 3, dice=dice)),
-    target, draft_model, [1], 3)
+    judge(lambda dice: tokens_of(speculate(target, ModelDrafter(draft_model, 2), [1], 3,
+                                           dice=dice)), target, draft_model, [1], 3)
 
 Two witnesses. If the sampler leaves all chance to the dice it is given, it is walked: its
 distribution is then known, and no luck is in the verdict. And it is run with real dice, many times:
@@ -85,8 +85,8 @@ def judge(sampler: Sampler, target, draft_model=None, ids: Sequence[int] = (0,),
     it.
     target: a model, or the distribution itself, {tuple of tokens: probability}.
     settings: temperature, top_k, top_p.
-    draft_model, gamma: what the sampler speculates with. Given them, a wrong distribution is looked up
-    among the zoo's; and tokens too many for an exact distribution are judged in the order of
+    draft_model, gamma: what the sampler speculates with. Given them, a wrong distribution is looked
+    up among the zoo's; and tokens too many for an exact distribution are judged in the order of
     q_draft - p_target.
     tolerance: what a walked distribution may be off, in total variation; of a sampler in single
     precision, 1e-5.
@@ -234,8 +234,8 @@ def _where(drawn: list[tuple], truth: Distribution) -> str:
     if goodness_of_fit(Counter(tokens[:1] for tokens in drawn),
                        beginnings(truth, 1)).p_value < MISS:
         return "Its first token is off already."
-    return ("Its first token is right, what follows is not: is chance used twice, or a wrong row "
-            "or text looked at?")
+    return ("Its first token fits, what follows does not: is chance used twice, or a wrong row or "
+            "text looked at?")
 
 
 def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, truth: Distribution,

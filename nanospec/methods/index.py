@@ -1,6 +1,6 @@
 """The index of the rooms: every drafter and every rule, by name.
 
-Not part of the core: nothing that stands below imports it. A new drafter is one file and one row
+Not part of the core: nothing that stands below imports it. A new drafter is one file and one line
 here.
 """
 

@@ -93,7 +93,7 @@ class Stack(Drafter):
                 sampling, dice, room, lag)
             j = torch.arange(path.shape[1], device=path.device)
             done = self.inner.length - count - 1 - first        # tokens of the rounds before
-            # Token j of this round was drawn after row j of the path. Those beyond gamma go to a
+            # Token j of this round was drawn after node j of the path. Those beyond gamma go to a
             # place never read.
             place = torch.where(j <= count[:, None], done[:, None] + j, gamma).clamp(max=gamma) + 1
             written = p_middle.gather(1, path[:, :, None].expand_as(p_middle))

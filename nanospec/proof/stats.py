@@ -191,14 +191,15 @@ def pit(token: Tensor, p_target: Tensor, score: Tensor, u: Tensor) -> Tensor:
     """Randomised probability integral transform (Smith 1985): a number per token, all comparable.
 
     token (N,), p_target (N, V), score (N, V), u (N,) uniform -> (N,).
-    Order the tokens of a row by their score. The number is the probability of all tokens below the
-    drawn one, plus u times its own probability (together with tokens of the same score).
-    Claim: if each token was drawn from its row, the numbers are uniform on [0, 1), and independent.
+    Order a distribution's tokens by their score. The number is the probability of all tokens below
+    the drawn one, plus u times its own probability (together with tokens of the same score).
+    Claim: if each token was drawn from its distribution, the numbers are uniform on [0, 1), and
+    independent.
     Proof. Lay the probabilities end to end, in the order of the scores. The draw takes a piece of
     the line with the probability of its length. Then u takes a point of that piece. So every point
     of the line is equally likely. The order decides what can be seen. Take a bug that favours what
-    the draft favours. It stands out in the order of q_draft - p_target, and may hide in the order
-    of the ids.
+    the draft model favours. It stands out in the order of q_draft - p_target, and may hide in the
+    order of the ids.
     """
     own = score.gather(-1, token[:, None])
     below, tied = (p_target.double().masked_fill(~where, 0).sum(-1)

@@ -34,7 +34,7 @@ class TableModel:
     of its only layer is the context's number.
     """
 
-    CONTEXTS = 9973     # rows of the table; a context is hashed to one
+    CONTEXTS = 9973     # lines of the table; a context is hashed to one
 
     def __init__(self, vocab_size: int, seed: int, zeros: float = 0.25, ties: bool = False):
         self.config = Config(vocab_size, context=96, layers=1, channels=2, heads=1, kv_heads=1,

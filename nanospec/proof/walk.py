@@ -95,7 +95,7 @@ def walk(play: Callable[[Any], Outcome], most: int = MOST_PATHS) -> tuple[Distri
             break
         if paths == most:
             raise AssertionError(f"more than {most:,} paths, and {dice.at} decisions in "
-                                 "the last one. Is something drawn where nobody looks, as for rows "
+                                 "the last one. Is something drawn where nobody looks, as at nodes "
                                  "that do not exist? Each such decision multiplies the paths.")
     if abs(sum(found.values()) - 1) > 1e-9:
         raise AssertionError(f"the paths' probabilities add up to {sum(found.values())}")

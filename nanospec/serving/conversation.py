@@ -45,7 +45,7 @@ class Conversation:
             check_numbers(Integral, context=context)
             if context < 1:
                 raise RequestError(f"a conversation has a context of 1 or more, got {context}")
-        self.target, self.drafter = target, Listening(drafter)
+        self.target, self.drafter = target, RecordingDrafter(drafter)
         config = target.config
         self.context = min(context or config.context, config.context)
         self.text = Text([[0]], self.context + drafter.most + 1, config.vocab_size,
@@ -90,7 +90,7 @@ class Conversation:
                                f"exceed the context of {self.context}")
         self.turn = mine = self.turn + 1
         self._read(prompt)
-        drafter.read(self.text, [0], drafter.heard())
+        drafter.read(self.text, [0], drafter.recorded())
         dice = self.dice if seed is None else Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
                       self.text, Sampling(temperature, top_k, top_p), dice)
@@ -123,19 +123,19 @@ class Conversation:
         if new:
             tokens = torch.tensor([new], device=self.target.device)
             out = self.target(tokens, self.cache, known + len(new), layers=layers, scored=0)
-            self.drafter.hear(out[1] if layers else None)
+            self.drafter.record(out[1] if layers else None)
         elif layers and not known:
             channels = self.target.config.channels
-            self.drafter.hear(torch.empty(1, 0, len(layers), channels, dtype=self.target.dtype,
-                                          device=self.target.device))
+            self.drafter.record(torch.empty(1, 0, len(layers), channels, dtype=self.target.dtype,
+                                            device=self.target.device))
         self.ids, self.read = prompt, len(new)
 
 
-class Listening:
+class RecordingDrafter:
     """Another drafter. It also keeps the target's hidden states of all committed tokens but the
     last.
 
-    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted rows
+    parts: each (1, T, len(layers), C), and the path and the count of a round whose accepted nodes
     are meant; or None.
     """
 
@@ -146,30 +146,30 @@ class Listening:
     def __getattr__(self, name: str) -> Any:
         if name == "drafter":                   # a copy that has none yet
             raise AttributeError(name)
-        return getattr(self.drafter, name)      # all that is not listened to is the drafter's own
+        return getattr(self.drafter, name)      # all that is not recorded is the drafter's own
 
-    def hear(self, hidden: Tensor | None, path: Tensor | None = None,
-             count: Tensor | None = None) -> None:
+    def record(self, hidden: Tensor | None, path: Tensor | None = None,
+               count: Tensor | None = None) -> None:
         """More of them, after those that are here."""
         if hidden is not None:
             self.parts.append((hidden, path, count))
 
-    def heard(self) -> Tensor | None:
+    def recorded(self) -> Tensor | None:
         """All of them, (1, T, len(layers), C); None for a drafter that reads none."""
         if not self.parts:
             return None
-        rows = [hidden if path is None or count is None else hidden[:, path[0, :int(count) + 1]]
-                for hidden, path, count in self.parts]
-        self.parts = [(torch.cat(rows, 1), None, None)]
+        parts = [hidden if path is None or count is None else hidden[:, path[0, :int(count) + 1]]
+                 for hidden, path, count in self.parts]
+        self.parts = [(torch.cat(parts, 1), None, None)]
         return self.parts[0][0]
 
     def forget_after(self, tokens: int) -> None:
         """Those of the first `tokens` tokens remain."""
-        heard = self.heard()
-        self.parts = [] if heard is None else [(heard[:, :tokens], None, None)]
+        recorded = self.recorded()
+        self.parts = [] if recorded is None else [(recorded[:, :tokens], None, None)]
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
         # Joined when the next turn needs them: to look at the count now would wait for the device.
-        self.hear(hidden, path, count)
+        self.record(hidden, path, count)
         self.drafter.commit(draft, path, count, p_target, hidden, logits)

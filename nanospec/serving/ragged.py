@@ -1,11 +1,11 @@
-"""Drafts of different lengths in one batch, without computing the rows that a text lacks.
+"""Drafts of different lengths in one batch, without computing the nodes that a text lacks.
 
-    x x x x x       text 1 has four draft tokens, text 2 one, text 3 none: 8 rows of 15 exist
-    x x . . .       everything but attention takes these 8 as one row of 8 tokens; attention
+    x x x x x       text 1 has four draft tokens, text 2 one, text 3 none: 8 nodes of 15 exist
+    x x . . .       everything but attention takes these 8 as one text of 8 tokens; attention
     x . . . .       takes the rectangle, and what it gives for the dots is dropped
 
 One object stands in the place of both the target and the drafter in `one_round`: as a drafter it
-notes which rows exist, as a target it computes no others (their logits are zeros). For GPTs; any
+notes which nodes exist, as a target it computes no others (their logits are zeros). For GPTs; any
 other target is called as it is.
 """
 
@@ -22,7 +22,7 @@ from nanospec.text import Text
 
 
 class Ragged:
-    """A target and a drafter, whose is all else. exist: (N,), rows b n + i, or None: all."""
+    """A target and a drafter; all else is the drafter's. exist: (N,), nodes b n + i; None: all."""
 
     def __init__(self, target: LanguageModel, drafter: Drafter):
         self.target, self.drafter = target, drafter
@@ -56,9 +56,9 @@ class Ragged:
 
 
 class RaggedCall(Call):
-    """A call on some of the B T tokens: all but attention takes them as one row of N.
+    """A call on some of the B T tokens: all but attention takes them as one text of N.
 
-    exist (N,): which, counted row by row.
+    exist (N,): which, counted text by text.
     """
 
     def __init__(self, call: Call, exist: Tensor):
@@ -70,7 +70,7 @@ class RaggedCall(Call):
         return x.flatten(0, 1)[self.exist][None]
 
     def spread(self, x: Tensor) -> Tensor:
-        """(1, N, ...) -> (B, T, ...), zeros where no row exists."""
+        """(1, N, ...) -> (B, T, ...), zeros where no node exists."""
         B, T = self.slots.shape
         all_rows = x.new_zeros(B * T, *x.shape[2:]).index_copy_(0, self.exist, x[0])
         return all_rows.unflatten(0, (B, T))

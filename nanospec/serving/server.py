@@ -73,7 +73,7 @@ class Server:
         self.context = min(context, target.config.context)
         self.target, self.drafter, self.rows = target, drafter, rows
         self.rule = rule or drafter.rule or verify
-        # What stands in the place of both in a round, where a text may lack some of the rows of a
+        # What stands in the place of both in a round, where a text may lack some of the nodes of a
         # draft.
         self.round_of: tuple[Any, Any] = ((target, drafter) if drafter.fixed
                                           else (Ragged(target, drafter),) * 2)

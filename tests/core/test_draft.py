@@ -1,4 +1,4 @@
-"""A draft: which row follows which, what a round asks of it, and how `verify` judges a chain that is shorter than
+"""A draft: which node follows which, what a round asks of it, and how `verify` judges a chain that is shorter than
 others of its batch. Trees are in tests/methods/test_tree_draft.py.
 """
 
@@ -9,7 +9,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.errors import MOST_ROWS, RequestError, check_gamma
+from nanospec.errors import MOST_NODES, RequestError, check_gamma
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
@@ -25,7 +25,7 @@ def chains(*lengths, V=5):
 
 
 def test_the_parents_of_a_chain():
-    """Of a row that a text lacks, none: -1, as of row 0."""
+    """Of a node that a text lacks, none: -1, as of node 0."""
     assert chains(3, 1, 0).parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4]
     assert chains(0).parents.tolist() == [[-1]]
     rare = chains(2, V=3)
@@ -48,7 +48,7 @@ def test_a_chain_tells_the_target_nothing_and_is_in_its_place_already():
 
 
 def test_a_row_that_a_text_lacks_holds_the_id_of_any_token_but_no_other_number():
-    """Which one changes nothing. -1, as others mark such rows, is no token: it is loud, and nothing is judged."""
+    """Which one changes nothing. -1, as others mark such nodes, is no token: it is loud, and nothing is judged."""
     draft, p_target = chains(2, 1, V=3), torch.full((2, 3, 3), 1 / 3)
     found = []
     for token in range(3):
@@ -65,7 +65,7 @@ def judged(draft, p_target, *columns):
     dice = Dice(range(len(p_target)))
     dice.u = torch.tensor(columns, dtype=torch.float64).expand(len(p_target), -1)
     accepted, token = verify(draft, p_target, dice)
-    assert dice.column == len(columns)                      # coins are flipped for missing rows, too
+    assert dice.column == len(columns)                      # coins are flipped for missing nodes, too
     return list(zip(accepted.tolist(), token.tolist()))
 
 
@@ -82,14 +82,14 @@ def test_a_row_that_a_text_lacks_is_never_accepted_and_takes_nothing_from_the_bo
     assert judged(draft, p_target, 0.51, 0.0, 0.39) == [(0, 1), (0, 1), (0, 0)]
 
 
-@pytest.mark.parametrize("gamma", [0, -1, MOST_ROWS])
+@pytest.mark.parametrize("gamma", [0, -1, MOST_NODES])
 def test_a_draft_of_no_tokens_or_of_too_many_is_refused_before_anything_is_laid_out(gamma):
     with pytest.raises(RequestError, match=f"gamma must be at least 1 and at most 4095, got {gamma}"):
         ModelDrafter(GPT, gamma)
 
 
 def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
-    assert check_gamma(MOST_ROWS - 1, "gamma") == MOST_ROWS - 1
+    assert check_gamma(MOST_NODES - 1, "gamma") == MOST_NODES - 1
     for gamma in (96, 4000):
         with pytest.raises(RequestError, match=f"of up to {gamma} tokens exceeds the context of 96"):
             next(speculate(GPT, ModelDrafter(GPT, gamma), [1], 10))

@@ -69,31 +69,31 @@ def test_a_text_of_one_token_can_be_fed_twice(gpt):
     assert (logits[0, 1] - gpt(torch.tensor([[3]]))[0, 0]).abs().max() < 1e-12
 
 
-# Rows 1 and 2 follow row 0, rows 3 and 5 follow row 1, row 4 follows row 2.
+# Nodes 1 and 2 follow node 0, nodes 3 and 5 follow node 1, node 4 follows node 2.
 PATHS = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 2, 4], [0, 1, 5]]
 
 
-def of_a_tree(gpt, rows, prefix, layers=()):
-    """Row i's logits, and hidden states, after a prefix that is in the cache: position = depth, slot = row, and it
+def of_a_tree(gpt, nodes, prefix, layers=()):
+    """Node i's logits, and hidden states, after a prefix that is in the cache: position = depth, slot = node, and it
     attends to the prefix and its ancestors."""
-    n, old = rows.shape[1], prefix.shape[1]
+    n, old = nodes.shape[1], prefix.shape[1]
     mask = torch.zeros(1, n, old + n, dtype=torch.bool)
     mask[:, :, :old] = True
-    for row, path in enumerate(PATHS):
-        mask[0, row, [old + ancestor for ancestor in path]] = True
+    for node, path in enumerate(PATHS):
+        mask[0, node, [old + ancestor for ancestor in path]] = True
     cache = gpt.new_cache(1, old + n + 3)
     gpt(prefix, cache)
     cache.length += old
     depth = torch.tensor([[len(path) - 1 for path in PATHS]])
-    return gpt(rows, cache, old + n, old + depth, mask, layers)
+    return gpt(nodes, cache, old + n, old + depth, mask, layers)
 
 
 def test_a_tree_scores_like_each_of_its_paths(gpt):
     """One contract for chains and trees."""
-    prefix, rows = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
-    logits = of_a_tree(gpt, rows, prefix)
+    prefix, nodes = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
+    logits = of_a_tree(gpt, nodes, prefix)
     for path in PATHS:
-        alone = gpt(torch.cat([prefix, rows[:, path]], 1))[0, -1]
+        alone = gpt(torch.cat([prefix, nodes[:, path]], 1))[0, -1]
         assert (logits[0, path[-1]] - alone).abs().max() < 1e-12
 
 
@@ -126,11 +126,11 @@ def test_hidden_states_are_what_these_blocks_put_out(gpt, layers):
 
 @pytest.mark.parametrize("layers", LAYERS, ids=str)
 def test_hidden_states_of_a_tree_are_those_of_its_paths(gpt, layers):
-    prefix, rows = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
-    logits, hidden = of_a_tree(gpt, rows, prefix, layers)
-    assert torch.equal(logits, of_a_tree(gpt, rows, prefix)) and hidden.shape == (1, 6, len(layers), 16)
+    prefix, nodes = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
+    logits, hidden = of_a_tree(gpt, nodes, prefix, layers)
+    assert torch.equal(logits, of_a_tree(gpt, nodes, prefix)) and hidden.shape == (1, 6, len(layers), 16)
     for path in PATHS:
-        _, alone = gpt(torch.cat([prefix, rows[:, path]], 1), layers=layers)
+        _, alone = gpt(torch.cat([prefix, nodes[:, path]], 1), layers=layers)
         assert (hidden[0, path[-1]] - alone[0, -1]).abs().max() < 1e-12
 
 

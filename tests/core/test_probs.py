@@ -179,7 +179,7 @@ def test_a_row_is_what_it_is_alone_and_sampling_is_probs(shape, dtype):
 
 
 def test_the_residual_in_numbers():
-    """What a rejection leaves: nothing of what the draft has too much of, and one in total."""
+    """What a rejection leaves: nothing of what q_draft has too much of, and one in total."""
     p_target, q_draft = torch.tensor([[.5, .5], [.2, .8], [0., 1.]]), torch.tensor([[.8, .2], [.5, .5], [1., 0.]])
     assert residual(p_target, q_draft).tolist() == [[0, 1]] * 3
     p_target, q_draft = torch.tensor([.5, .3, .2]), torch.tensor([.1, .2, .7])

@@ -40,11 +40,11 @@ def test_no_tokens_one_token_and_a_last_round_that_is_cut():
         for done in rounds:
             assert len(done.tokens) == len(done.p_target) == len(done.q_draft) == 9 and done.steps == 8
             assert done.parents == list(range(-1, 8)) and not done.q_draft[0].any()
-            assert [done.tokens[row] for row in done.path] + [done.token] == done.emitted or done is rounds[-1]
+            assert [done.tokens[node] for node in done.path] + [done.token] == done.emitted or done is rounds[-1]
 
 
 def test_what_was_rejected():
-    """The children of the last accepted row; a row that the text lacks is nobody's child."""
+    """The children of the last accepted node; a node that the text lacks is nobody's child."""
     def rejected(parents, path):
         return Round([9, 1, 2, 3, 4], parents, path, 0, [], torch.empty(0), torch.empty(0), 0).rejected
     chain, tree = [-1, 0, 1, 2, 3], [-1, 0, 0, 1, -1]
@@ -55,15 +55,15 @@ def test_what_was_rejected():
 def a_round(tokens, q_draft, accepted, token, V=3):
     """What `one_round` returns of a chain whose q_draft are one-hot; p_target is even."""
     draft = Draft(torch.tensor([tokens] * 2), torch.zeros(2, len(tokens), V), steps=7)
-    for row, x in enumerate(q_draft, 1):
-        draft.q_draft[0, row, x] = 1
+    for node, x in enumerate(q_draft, 1):
+        draft.q_draft[0, node, x] = 1
     p_target = torch.full((2, len(tokens), V), 1 / V, dtype=torch.float64)
     path, count = draft.path(torch.tensor([accepted, 0]))
     return draft, p_target, path, count, torch.tensor([token, 1])
 
 
 def test_a_round_is_read_from_the_first_text_of_a_batch():
-    """Row 0 is no part of the path; a row that the text lacks has no parent."""
+    """Node 0 is no part of the path; a node that the text lacks has no parent."""
     done = Round.read(*a_round([5, 0, 1, 0], [0, 1], 2, 9))
     assert (done.tokens, done.parents, done.path, done.token) == ([5, 0, 1, 0], [-1, 0, 1, -1], [1, 2], 9)
     assert (done.emitted, done.rejected, done.steps) == ([0, 1, 9], [], 7)
@@ -79,9 +79,9 @@ def test_a_round_is_read_from_the_first_text_of_a_batch():
 @pytest.mark.parametrize("which", ["p_target", "q_draft"])
 def test_what_is_no_number_is_no_round(which, number):
     """Wherever it stands: no text of the batch can be trusted."""
-    for b, row in ((0, 0), (0, 3), (1, 2)):
+    for b, node in ((0, 0), (0, 3), (1, 2)):
         draft, p_target, *rest = a_round([5, 0, 1, 0], [0, 1, 0], 2, 1)
-        {"p_target": p_target, "q_draft": draft.q_draft}[which][b, row, 1] = number
+        {"p_target": p_target, "q_draft": draft.q_draft}[which][b, node, 1] = number
         with pytest.raises(LogitsError, match="NaN or infinity"):
             Round.read(draft, p_target, *rest)
 
@@ -143,7 +143,7 @@ def test_a_round_is_branch_free_and_stays_on_its_device(way, rule, monkeypatch):
 
 
 def test_other_precisions_mix():
-    """A draft in another dtype is only another draft: its distribution, in its own precision, is the one reported."""
+    """A draft model's own precision makes it another model, no more: its distribution in that precision is reported."""
     target, draft_model = small_gpt(7, 2, 5), small_gpt(7, 1, 6).float()
     rounds = list(speculate(target, ModelDrafter(draft_model, 3), [1, 2], 30))
     assert rounds[0].p_target.dtype == torch.float64 and rounds[0].q_draft.dtype == torch.float32

@@ -36,7 +36,7 @@ from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
 
-# A target of 1.1 billion parameters and a draft of a twentieth: with these, weights and not calls set the pace.
+# A target of 1.1 billion parameters and a draft model of a twentieth: with these, weights and not calls set the pace.
 LARGE = (Config(32_000, 2048, layers=24, channels=2048, heads=32, kv_heads=8, hidden=5504),
          Config(32_000, 2048, layers=2, channels=1024, heads=16, kv_heads=4, hidden=2816))
 MOST = 64               # draft tokens; the distributions of more, for 32 texts, take gigabytes
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run(gammas: Sequence[int], rows: Sequence[int], alphas: Sequence[float], device: str, compile: bool) -> list[dict]:
-    """The machine's limits, and a row for each number of texts, gamma and alpha."""
+    """The machine's limits, and a line for each number of texts, gamma and alpha."""
     if max(gammas) > MOST:
         raise RequestError(f"--gammas: at most {MOST} here, got {max(gammas)}")
     target, draft_model = large_pair(device)

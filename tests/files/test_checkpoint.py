@@ -261,7 +261,7 @@ def test_models_of_different_tokenizers_are_no_pair(folder):
         load_pair(folder)
 
 
-@pytest.mark.parametrize("target, draft", [(257, 300), (300, 257), (256, 256)])
+@pytest.mark.parametrize("target, draft_model", [(257, 300), (300, 257), (256, 256)])
 def test_vocabularies_that_do_not_fit(folder, target, draft_model):
     """Forged: the files say that they were made for this tokenizer."""
     save_model(small(vocab_size=target), folder / "target.pt", BYTES)

@@ -172,7 +172,8 @@ def test_the_shipped_pair_writes_the_same_in_transformers(shipped, transformers,
                        stop=again.tokenizer.ends)
     assert tokens_of(rounds) == plain
     x = torch.tensor([ids])
-    for name, model, read in ("target", ours.target, again.target), ("draft", ours.draft_model, again.draft_model):
+    for name, model, read in (("target", ours.target, again.target),
+                              ("draft_model", ours.draft_model, again.draft_model)):
         assert model.config == read.config
         assert all(torch.equal(weight, read.state_dict()[key]) for key, weight in model.state_dict().items())
         assert (model(x) - found[name](x).logits).abs().max() < 1e-4

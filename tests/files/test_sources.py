@@ -1,4 +1,4 @@
-"""What --weights may name: each kind found, or refused in one line before a weight is read; and the draft beside it."""
+"""What --weights may name: each kind found, or refused in one line before a weight is read; and its draft model."""
 
 import importlib.util
 import sys
@@ -236,7 +236,7 @@ def test_one_of_its_own_goes_first(shipped):
 def test_who_needs_a_draft_model(monkeypatch):
     there, none = (Source(Path("it"), draft_model=draft_model) for draft_model in (Path("draft"), None))
     monkeypatch.setattr(method_options, "draft_model_of", lambda source: source.draft_model)
-    of = partial(chosen_drafters, drafts=["gpt"], option="--drafters")
+    of = partial(chosen_drafters, draft_models=["gpt"], option="--drafters")
     assert of([], there) == ["chain"] and of([], none) == of([], none, usual="hybrid") == ["suffix"]
     assert of(["stack"], there) == ["stack"] and of([], there, usual="hybrid") == ["hybrid"]
     assert of(WITHOUT_DRAFT_MODEL, none) == of(["all"], none) == WITHOUT_DRAFT_MODEL

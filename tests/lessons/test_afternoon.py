@@ -23,7 +23,7 @@ def words(text: str) -> str:
 
 
 def test_the_minutes_are_those_of_its_parts():
-    table = [int(row) for row in re.findall(r"^\| \d? ?\| (\d+) \| ", SHEET, re.M)]
+    table = [int(line) for line in re.findall(r"^\| \d? ?\| (\d+) \| ", SHEET, re.M)]
     heads = [int(head) for head in re.findall(r"^## .* \((\d+) minutes\)$", SHEET, re.M)]
     assert sum(table) == 150 and "150 minutes" in SHEET.splitlines()[0]
     assert sorted(heads) == sorted(table[:3] + table[4:]) and [*LABS] == [3, 6, 7, 9]
@@ -47,7 +47,7 @@ def test_what_is_broken_is_told_as_the_sheet_says(number, tmp_path):
     shown = LABS[number].split("reak it")[1]
     lines = re.findall(r"^  .*\d.*$", shown, re.M)
     assert path.read_text() != right and all(words(line) in words(said) for line in lines)
-    assert number != 6 or "replacement-from-the-last-row" in said and "`replacement-from-the-last-row`" in shown
+    assert number != 6 or "replacement-from-the-last-place" in said and "`replacement-from-the-last-place`" in shown
 
 
 def test_the_table_is_what_the_program_prints():

@@ -18,13 +18,14 @@ README = (ROOT / "lessons" / "README.md").read_text()
 def test_a_distribution_is_a_die(lesson):
     names, out = lesson("a_distribution_is_a_die")
     p_target, shares, draws = names["p_target"], names["shares"], names["draws"]
-    rows = re.findall(r"^('.*'|all others)\s+(0\.\d{3})\s+(0\.\d{3})\s*$", out, re.M)
-    assert len(rows) == 7 and [float(row[1]) for row in rows[:6]] == sorted((float(row[1]) for row in rows[:6]))[::-1]
+    lines = re.findall(r"^('.*'|all others)\s+(0\.\d{3})\s+(0\.\d{3})\s*$", out, re.M)
+    assert len(lines) == 7
+    assert [float(line[1]) for line in lines[:6]] == sorted((float(line[1]) for line in lines[:6]))[::-1]
     for column in (1, 2):
-        assert sum(float(row[column]) for row in rows) == pytest.approx(1, abs=0.004)
-    for token, row in zip(names["best"], rows):
-        assert float(row[1]) == pytest.approx(p_target[token].item(), abs=6e-4)
-        assert abs(float(row[2]) - float(row[1])) < 5 * (p_target[token].item() / draws) ** 0.5
+        assert sum(float(line[column]) for line in lines) == pytest.approx(1, abs=0.004)
+    for token, line in zip(names["best"], lines):
+        assert float(line[1]) == pytest.approx(p_target[token].item(), abs=6e-4)
+        assert abs(float(line[2]) - float(line[1])) < 5 * (p_target[token].item() / draws) ** 0.5
     distances = names["distances"]
     assert distances == sorted(distances)[::-1]                     # more draws, closer
     assert 5 < distances[0] / distances[-1] < 11        # a hundred times as many draws, ten times nearly
@@ -35,9 +36,9 @@ def test_a_distribution_is_a_die(lesson):
     # its pick is the library's
     weights = torch.rand(200, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     dice = Dice([3])
-    for row in weights:
+    for line in weights:
         dice.refill(1)
-        assert names["pick"](row, dice.u[0, 0]) == int(dice.pick(row[None]))
+        assert names["pick"](line, dice.u[0, 0]) == int(dice.pick(line[None]))
 
 
 def test_the_page_names_every_lesson_and_exercise():

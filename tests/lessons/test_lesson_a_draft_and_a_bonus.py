@@ -2,7 +2,7 @@
 
 import re
 
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 from nanospec import ModelDrafter
@@ -20,9 +20,9 @@ KINDS = {"accepted": "a", "rejected": "x", "never judged": "n", "replacement": "
 @shorter(("seed=49, zeros=0.4", "seed=12, zeros=0.55"), ("seed=99, zeros=0.4", "seed=159, zeros=0.55"))    # fewer paths
 def test_a_draft_and_a_bonus(lesson, exchanged):
     names, out = lesson("a_draft_and_a_bonus", *exchanged)
-    table = rows(out, "version")
+    table = table_under(out, "version")
     right = "a round, by hand", "nanospec/speculate.py", "bonus as a residual"
-    wrong = "goes on after a rejection", "bonus from the draft", "replacement from the last row"
+    wrong = "goes on after a rejection", "bonus from the draft model", "replacement from the last place"
     assert set(table) == {*right, *wrong}
     for name in right:
         paths, per_call, first, four = table[name]
@@ -31,11 +31,11 @@ def test_a_draft_and_a_bonus(lesson, exchanged):
     assert [table[name][2] == EXACT for name in wrong] == [True, True, False], "which mistakes the first token shows"
     assert all(float(table[name][3]) > 0.05 for name in wrong), "a mistake that nobody could see"
     assert table[wrong[0]][1] == "3.00", "who never stops writes gamma + 1 tokens a call"
-    paths = {name: int(row[0].replace(",", "")) for name, row in table.items()}
+    paths = {name: int(line[0].replace(",", "")) for name, line in table.items()}
     assert paths[right[0]] == paths[right[2]] < paths[right[1]], "the library flips coins that we never flip"
 
     # one text in different rounds, which come unequally often: the same follows, as the target has it
-    histories = rows(out, "history")
+    histories = table_under(out, "history")
     *texts, wanted = histories
     assert len(texts) > 1 and len({"".join(re.findall(r"\d", text)) for text in texts}) == 1
     assert len({histories[text][0] for text in texts}) > 1 and wanted == "p_target after this text"
@@ -51,7 +51,7 @@ def test_a_draft_and_a_bonus(lesson, exchanged):
     assert table[wrong[2]][3] == f"{distance(found, target_distribution(big, start, 4))[1]:.3f}"
 
     # the example with numbers: three tokens, and one that nobody judges
-    verdicts = [row[-1] for row in rows(out, "draft token").values()]
+    verdicts = [line[-1] for line in table_under(out, "draft token").values()]
     assert verdicts == ["accepted", "accepted", "rejected", "never judged"]
 
     steps = re.findall(r"^(draft_and_score|round_by_hand) +(.+)\n(propose|one_round|verify) +(.+)$", out, re.M)

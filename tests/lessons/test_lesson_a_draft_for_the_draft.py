@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from nanospec.theory import expected_tokens
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
@@ -23,11 +23,11 @@ def token_cost(step, drafts, alpha, v):
 def test_a_draft_for_the_draft(lesson, exchanged):
     names, out = lesson("a_draft_for_the_draft", *exchanged)
 
-    # one row is exact
+    # one line is exact
     off = names["off"]
     assert off["the middle model's"] < 1e-12 and min(off["the lowest model's"], off["of the model that wrote it"]) > 0.2
     assert 0.2 > off["the middle's, one u for both coins"] > 0.01
-    printed = rows(out, "q_draft that is reported")
+    printed = table_under(out, "q_draft that is reported")
     assert all(printed[name] == [f"{tv:.1e}"] for name, tv in off.items())
 
     # whether a number between 0 and 1 that lies below or above .6 lies below .3, or .9
@@ -36,7 +36,7 @@ def test_a_draft_for_the_draft(lesson, exchanged):
         for stands, lies in (True, u < .6), (False, u >= .6):
             assert again(chance, .6, stands) == pytest.approx((u[lies] < chance).double().mean().item(), abs=1e-3)
 
-    # alphas, one of them by hand; the lowest model's rows are distributions
+    # alphas, one of them by hand; the lowest model's are distributions
     alpha, of, some = names["alpha"], names["of"], names["some"]
     assert torch.allclose(names["lowest"].sum(-1), torch.ones(len(names["lowest"])), atol=1e-4)
     by_hand = torch.minimum(of["middle"], names["lowest"][some]).sum(-1).mean().item()
@@ -44,7 +44,7 @@ def test_a_draft_for_the_draft(lesson, exchanged):
 
     # the best of all, without best_stack
     free, v = names["FREE"], names["v"]
-    printed = rows(out, "c   ")
+    printed = table_under(out, "c   ")
     for c in 0.03, 0.06, 0.12, 0.25, 0.5:
         to_target = {1: alpha[2, 1], 0: alpha[2, 0]}
         middle_drafted_for = token_cost(c, [(0, free)], {0: alpha[1, 0]}, v)

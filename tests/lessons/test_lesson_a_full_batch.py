@@ -7,7 +7,7 @@ import pytest
 from shorter import shorter
 
 from nanospec.theory import expected_tokens
-from tests.printed import rows
+from tests.printed import table_under
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -43,7 +43,7 @@ def test_a_budget_for_all(lesson):
     # the budget by hand: three texts, and what two for each would bring
     verified = {name: sum(its == name for _, _, its in names["sent"]) for name in "ABC"}
     assert verified == {"A": 4, "B": 1, "C": 1}
-    assert [row[-1] for row in rows(out, "text   survival").values()][:3] == ["4", "1", "1"]
+    assert [line[-1] for line in table_under(out, "text   survival").values()][:3] == ["4", "1", "1"]
     two_each = .9 + .81 + .6 + .24 + .4 + .32
     by_survival = .9 + .81 + .729 + .5832 + .6 + .4
     assert f"{two_each:.2f} with two for each text, {by_survival:.2f} by survival" in out

@@ -16,8 +16,8 @@ def test_a_look_back(lesson, exchanged):
     # the layer keeps one key and one value for each token; what is seen of them is a distribution
     assert keys.shape[:3] == (1, 1, names["length"]) and f"{names['length']} tokens, and for each" in out
     assert len(names["seen"]) == names["STEPS"] - 1
-    for row in names["seen"]:
-        assert row.shape == (names["begin"] + 1,) and abs(row.sum().item() - 1) < 1e-4
+    for line in names["seen"]:
+        assert line.shape == (names["begin"] + 1,) and abs(line.sum().item() - 1) < 1e-4
     assert names["gap"] < 1e-2 and names["off"] < 1e-12
 
     # who can copy: by another road
@@ -34,8 +34,8 @@ def test_a_look_back(lesson, exchanged):
     assert sum(lost[True]) > 0.1
     printed = [line.split() for line in out.splitlines()]
     for name, found in betas.items():
-        for row in found.values():
-            assert [*name.split(), *(f"{beta:.2f}" for beta in row)] in printed
+        for line in found.values():
+            assert [*name.split(), *(f"{beta:.2f}" for beta in line)] in printed
     assert all(torch.equal(a, b) for name, a in model.state_dict().items()
                for b in [names["blind"].state_dict()[name]] if name != "answer.weight")
 

@@ -7,7 +7,7 @@ import pytest
 
 from nanospec.errors import RequestError
 from nanospec.files.sources import located
-from printed import rows
+from printed import table_under
 
 LESSON, = (Path(__file__).parents[2] / "lessons").glob("*_a_model_that_people_know.py")
 
@@ -22,7 +22,7 @@ def test_a_model_that_people_know(lesson):
     names, out = lesson("a_model_that_people_know", ("NEW = 64", "NEW = 6"),
                         ("TableModel(5, 1), Without(TableModel(5, 2), 3)",
                          "TableModel(4, 1), Without(TableModel(4, 2, zeros=0), 2)"))
-    found = rows(out, "request")
+    found = table_under(out, "request")
     assert list(found) == ["story", "question", "rewriting"]
     for kind, cells in found.items():
         for name, cell in zip(("draft model", "copies"), cells):

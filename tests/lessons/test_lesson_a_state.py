@@ -10,7 +10,7 @@ from nanospec.methods.draft_models.losses import total_variation
 from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.methods.draft_models.unrolled import whole_texts
 from nanospec.theory import speedup
-from tests.printed import rows_from
+from tests.printed import lines_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -32,7 +32,7 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
         off = total_variation(p_test[:, k:k + places].log(), q_draft[k]).mean().item()
         assert abs(betas["the state"][k] - (1 - off)) < 1e-4
     for name, found in betas.items():
-        assert [name, *(f"{beta:.2f}" for beta in found)] in rows_from(out, name)
+        assert [name, *(f"{beta:.2f}" for beta in found)] in lines_from(out, name)
 
     # the state hardly falls, Medusa does; the pair's own draft model, trained for hours, is better than both
     state, medusa, without = betas["the state"], betas["Medusa"], betas["with zeros for hidden states"]
@@ -51,7 +51,7 @@ def test_a_state_that_reads_its_draft(lesson, exchanged):
     v, points = names["v"], names["points"]
     for name, (cost, alpha, gamma, speed) in points.items():
         assert speed == max(speedup(alpha, other, cost, v(other + 1)) for other in range(1, 17))
-        assert [name, f"{cost:.3f}", f"{alpha:.2f}", str(gamma), f"{speed:.2f}"] in rows_from(out, name)
+        assert [name, f"{cost:.3f}", f"{alpha:.2f}", str(gamma), f"{speed:.2f}"] in lines_from(out, name)
     wanted, at = points["the draft GPT"], points["the state, to tie with it"]
     assert at[3] >= wanted[3] > names["best_speed"](at[1] - 0.01, at[0])[1]
     assert at[1] < wanted[1] and at[1] > points["the state"][1]         # less is enough, but not as little as this
@@ -65,9 +65,9 @@ def test_mistakes_that_no_text_shows(lesson, exchanged):
     # what each check sees. A wrong reader would have been seen by acceptance alone
     gaps, betas = names["gaps"], names["betas"]
     assert gaps["rejected count"][1] < 1e-12 < 1e-3 < gaps["rejected count"][2]
-    assert all([name, *(f"{gap:.0e}" for gap in found)] in rows_from(out, name) for name, found in gaps.items())
+    assert all([name, *(f"{gap:.0e}" for gap in found)] in lines_from(out, name) for name, found in gaps.items())
     assert betas["one place off"] < 0.97 * betas["right"] > betas["zeros"]
-    assert all([name, f"{beta:.3f}"] in rows_from(out, name) for name, beta in betas.items())
+    assert all([name, f"{beta:.3f}"] in lines_from(out, name) for name, beta in betas.items())
 
     # predictions left in the cache
     (none, slots), (some, _) = names["left_over"].values()

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from printed import rows
+from printed import table_under
 
 
 @pytest.mark.usefixtures("packed")
@@ -23,4 +23,4 @@ def test_a_state_that_cannot_go_back(lesson):
         assert size == (2 if way == "replay" else gamma + 1) * state
         assert gamma + 1 <= read <= gamma + 1 + (way == "replay") * written
         assert written == costs[gamma, "replay"][2] and f"{size:,}" in out and f"{read:.2f}" in out
-    assert costs[8, "replay"][1] > 9 and rows(out, "after the round")
+    assert costs[8, "replay"][1] > 9 and table_under(out, "after the round")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 def test_a_tree_where_it_is_sure(lesson, exchanged):
     names, out = lesson("a_tree_where_it_is_sure", *exchanged)
 
-    # no row without its parent, eight rows, none left out that is more confident
+    # no node without its parent, eight nodes, none left out that is more confident
     chosen, made = names["chosen"], names["made"]
     assert len(made) == 18 and len(chosen) == 8 and all(path[:-1] in chosen or len(path) == 1 for path in chosen)
     sure = dict((path, share) for share, path in made)

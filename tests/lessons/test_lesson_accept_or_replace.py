@@ -11,14 +11,14 @@ from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 
 
-def rows_of(out: str, columns: int) -> dict[str, list[str]]:
+def lines_of(out: str, columns: int) -> dict[str, list[str]]:
     """The printed tables: first column -> the others, of lines that end in `columns` words after two spaces."""
-    rows = {}
+    table = {}
     for line in out.splitlines():
         cells = re.split(r"\s{2,}", line.strip())
         if len(cells) == columns + 1:
-            rows[cells[0]] = cells[1:]
-    return rows
+            table[cells[0]] = cells[1:]
+    return table
 
 
 def number(cell: str) -> float:
@@ -32,7 +32,7 @@ def test_trying_again_is_exact_and_takes_C_tries(lesson):
     overlap, C = p_target.minimum(q_draft).sum().item(), (p_target / q_draft).max().item()
 
     # of 300 draft tokens, what is accepted is p_target times 100
-    counts = rows_of(out, 6)
+    counts = lines_of(out, 6)
     assert [counts[x][-2:] for x in "0123"] == [["105", "50"], ["30", "30"], ["105", "15"], ["60", "5"]]
     assert out.count(" 300        100") == 1
 
@@ -41,7 +41,7 @@ def test_trying_again_is_exact_and_takes_C_tries(lesson):
     undecided = found.pop(None)
     assert undecided == pytest.approx((1 - 1 / C) ** 3, abs=1e-12)
     assert distance({x: weight / (1 - undecided) for x, weight in found.items()}, truth)[1] < 1e-12
-    walked = rows_of(out, 4)
+    walked = lines_of(out, 4)
     for k in 1, 2, 3, 5:
         _, is_open, formula, off = walked[str(k)]
         assert is_open == formula == f"{(1 - 1 / C) ** k:.4f}" and number(off) < 1e-12
@@ -52,7 +52,7 @@ def test_trying_again_is_exact_and_takes_C_tries(lesson):
     assert found[None] == pytest.approx(1 - 1 / 2.5) and found[0] == pytest.approx(.8 * .25) == found[1]
 
     # tries: C of them
-    table = rows_of(out, 3)
+    table = lines_of(out, 3)
     assert table["four tokens"] == [f"{C:.2f}", f"{1 / C:.2f}", f"{overlap:.2f}"] and C == pytest.approx(3)
     tries = names["tries"]
     assert f"tries per token: {sum(tries) / len(tries):.2f} on average" in out
@@ -79,7 +79,7 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     overlap, C = p_target.minimum(q_draft).sum().item(), (p_target / q_draft).max().item()
 
     # the hundred rounds
-    counts = rows_of(out, 6)
+    counts = lines_of(out, 6)
     assert counts["0"] == ["50", "35", "35", "0", "15", "50"] and counts["1"] == ["30", "10", "10", "0", "20", "30"]
     assert counts["all"] == ["100", "100", "65", "35", "35", "100"]
 
@@ -93,10 +93,10 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     assert [rule for rule, *_ in said] == 2 * ["replace"] + 2 * ["redraw"]
     assert [wanted == came for _, wanted, came, _ in said] == [True, True, False, False]
     assert said[2][2] == "[0.65, 0.35]" and said[3][3] == f"{off:.2g}"          # of 100 rounds: 50 + 15, 20 + 15
-    assert all(number(row[3]) < 1e-12 for row in said[:2])
+    assert all(number(line[3]) < 1e-12 for line in said[:2])
 
     # tries and draft tokens accepted: C and 1 / C against 1 and the overlap
-    table = rows_of(out, 4)
+    table = lines_of(out, 4)
     again, right, wrong = (table[name] for name in ("rejection sampling", "accept or replace",
                                                     "accept or redraw (wrong)"))
     assert again[:2] == [f"{C:.2f}", f"{1 / C:.2f}"] and C == pytest.approx(3)
@@ -104,7 +104,7 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     assert number(right[3]) > 5 * number(again[3]) > 0
     assert number(again[2]) == pytest.approx(names["C_text"].mean().item(), abs=0.5)
 
-    # the draft of the first question, and whose distribution comes out in the second
+    # the draft model of the first question, and whose distribution comes out in the second
     perfect = torch.tensor([.50, .30, .195, .005], dtype=torch.float64)
     assert p_target.minimum(perfect).sum().item() == pytest.approx(.955)
     assert (p_target / perfect).max().item() == pytest.approx(10)
@@ -114,8 +114,8 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
     library = Dice(range(100))
     library.refill(3)
     x = library.pick(q_draft.expand(100, 4))
-    q_rows = torch.stack([0 * q_draft, q_draft]).expand(100, 2, 4)                          # row 0 is no draft token
-    draft = Draft(torch.stack([x, x], 1), q_rows)
+    q_both = torch.stack([0 * q_draft, q_draft]).expand(100, 2, 4)                          # node 0 is no draft token
+    draft = Draft(torch.stack([x, x], 1), q_both)
     accepted, token = verify(draft, p_target.expand(100, 2, 4), library)
     by_hand = [names["accept_or_replace"](p_target, q_draft, OneRow(seed=seed)) for seed in range(100)]
     assert by_hand == torch.where(accepted == 1, x, token).tolist()
@@ -124,10 +124,10 @@ def test_accepting_or_replacing_is_exact_and_never_drafts_twice(lesson):
 def test_every_way_adds_up_to_the_targets_distribution(lesson):
     names, out = lesson("why_it_is_lossless")
     p_target, OneRow = names["p_target"], names["OneRow"]
-    table = rows_of(out, 4)
+    table = lines_of(out, 4)
     assert len(table) == 1 + len(names["cases"]) == 9
 
-    for kind, q_draft in names["drafts"].items():
+    for kind, q_draft in names["q_drafts"].items():
         overlap, residual, excess = names["pieces"](p_target, q_draft)
         assert (overlap + residual - p_target).abs().max() < 1e-15
         assert (overlap + excess - q_draft).abs().max() < 1e-15
@@ -144,15 +144,15 @@ def test_every_way_adds_up_to_the_targets_distribution(lesson):
             assert accepted == pytest.approx(overlap.sum().item(), abs=1e-12)
             assert table[kind][0] == f"{accepted:.4f}"
 
-    assert [table[kind][0] for kind in names["drafts"]] == ["1.0000", "0.9000", "0.5000", "0.0000"]
-    pair = [row for name, row in table.items() if name.startswith("the pair")]
-    assert len(pair) == 4 and all(0 < number(row[0]) < 1 for row in pair)
-    assert sum(number(row[2]) > 100_000 for row in pair) == 2                               # every way of 1,024 tokens
+    assert [table[kind][0] for kind in names["q_drafts"]] == ["1.0000", "0.9000", "0.5000", "0.0000"]
+    pair = [line for name, line in table.items() if name.startswith("the pair")]
+    assert len(pair) == 4 and all(0 < number(line[0]) < 1 for line in pair)
+    assert sum(number(line[2]) > 100_000 for line in pair) == 2                             # every way of 1,024 tokens
     for accepted, overlap, _, off in [*table.values()][1:]:
         assert accepted == overlap and number(off) < 1e-12
 
-    # what is printed of the bad draft: the pieces, the ways, and what they add up to
-    assert rows_of(out, 5)["all"] == ["0.50", "0.50", "0.50", "1.00", "1.00"]
+    # what is printed of the bad draft model: the pieces, the ways, and what they add up to
+    assert lines_of(out, 5)["all"] == ["0.50", "0.50", "0.50", "1.00", "1.00"]
     assert out.count(" drafted, ") == number(table["bad"][2]) == 7
     for name, probability in zip(names["names"], p_target.tolist()):
         assert f"{name} comes out with {probability:.2f}; its p_target is {probability:.2f}" in out

@@ -35,10 +35,10 @@ def mean_accepted(found) -> float:
 
 
 def table_of(out, first, columns):
-    """The rows below a heading that begins so: lists of strings."""
+    """The lines below a heading that begins so: lists of strings."""
     lines = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
-    start = next(i for i, row in enumerate(lines) if row[0].split()[:1] == [first] and len(row) == columns)
-    end = next(i for i, row in enumerate(lines) if i > start and len(row) != columns)
+    start = next(i for i, line in enumerate(lines) if line[0].split()[:1] == [first] and len(line) == columns)
+    end = next(i for i, line in enumerate(lines) if i > start and len(line) != columns)
     return lines[start + 1:end]
 
 
@@ -79,20 +79,20 @@ def the_example_in_fractions(names, out):
     assert names["as_one"] == [ninth, 2 * ninth, 2 * ninth, ninth]
     assert names["as_a_whole"] == [ninth, 2 * ninth, ninth, ninth] and names["accepted_on_average"] == 11 * ninth
     w = {"AA": ["1/2", "1/4", "1/4"], "AB": ["1/2", "1", "1/2"], "BA": ["1", "1/2", "1/2"], "BB": ["1", "1", "1"]}
-    assert {row[0]: row[3:] for row in table_of(out, "draft", 6)[:4]} == w          # w_1, w_2; both, token by token
+    assert {line[0]: line[3:] for line in table_of(out, "draft", 6)[:4]} == w          # w_1, w_2; both, token by token
     third = Fraction(1, 3)
     assert names["steps"] == [["front", 1, "1/3, 2/3", "1/3, 1/3", "0, 1/3", third, third, 1],
                               ["after A", third * 3 / 2, "1/6, 1/3", "1/6, 1/3", "0, 0", 0, third * 3 / 2, 0],
                               ["after B", 1, "1/3, 2/3", "1/3, 1/3", "0, 1/3", third, third, 1]]
-    ways = [row for row in (line.split() for line in out.splitlines())
-            if len(row) == 6 and row[4] in ("AA", "B", "AB", "BA", "BB")]
-    assert len(ways) == 6 and sum(Fraction(row[5]) for row in ways) == 1
-    assert sum(int(row[2]) * Fraction(row[5]) for row in ways) == 11 * ninth
+    ways = [line for line in (line.split() for line in out.splitlines())
+            if len(line) == 6 and line[4] in ("AA", "B", "AB", "BA", "BB")]
+    assert len(ways) == 6 and sum(Fraction(line[5]) for line in ways) == 1
+    assert sum(int(line[2]) * Fraction(line[5]) for line in ways) == 11 * ninth
     for draft_model, chance, _, probability, _, together in ways:
         assert Fraction(chance) * Fraction(probability) == Fraction(together)
     p = {"A": third, "B": 2 * third}
     ends = table_of(out, "text", 5)
-    assert [row[0] for row in ends] == ["AA", "AB", "BA", "BB"]
+    assert [line[0] for line in ends] == ["AA", "AB", "BA", "BB"]
     for text, at_once, later, together, wanted in ends:
         assert Fraction(at_once) + Fraction(later) == Fraction(together) == Fraction(wanted) == p[text[0]] * p[text[1]]
 
@@ -119,14 +119,14 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
     several_for_one_place(names)
 
     # the tables: every curve, its means, and its share of the ceiling
-    curves, lines = names["chain"] | names["place"], [row.split() for row in out.splitlines()]
+    curves, lines = names["chain"] | names["place"], [line.split() for line in out.splitlines()]
     assert len(curves) == 8
     for name, found in curves.items():
         most = curves["ceiling"] if name in CHAIN else curves[MOST[name.split(",")[0]]]
         assert [*name.split(), *(f"{mean:.3f}" for mean in found[:5]), f"{found[4] / most[4]:.1%}"] in lines
 
     the_ceilings_are_maximal_flows(names["ceiling"])
-    for k in (1, 2):                                    # of the draft's favourites one is accepted less often
+    for k in (1, 2):                                    # of the draft model's favourites one is accepted less often
         chosen = sum(p[q.topk(k).indices].sum().item() for p, q in names["pairs"]) / len(names["pairs"])
         assert chosen < names["place"]["independent, node rule"][k - 1] - .02
 

@@ -3,12 +3,12 @@
 import math
 import re
 
-import figures
 import pytest
 import torch
-from figures import BLUE, GREEN, RED
+from figures.picture import BLUE, GREEN, RED
 from kit import OneRow
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 from shorter import shorter
 
 from nanospec import ModelDrafter
@@ -19,17 +19,17 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 
 
-def rows_of(out: str, heading: str) -> dict[str, list[str]]:
+def lines_of(out: str, heading: str) -> dict[str, list[str]]:
     """The printed table whose first column is called `heading`: first cell -> the others that are not empty."""
     lines = out.splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith(heading))
-    rows = {}
+    table = {}
     for line in lines[begin + 1:]:
         cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
         if len(cells) < 2:
             break
-        rows[cells[0]] = cells[1:]
-    return rows
+        table[cells[0]] = cells[1:]
+    return table
 
 
 def number(cell: str) -> float:
@@ -47,13 +47,13 @@ def drawn(axes, label: str) -> list[tuple[float, float]]:
 @pytest.fixture
 def pictures(monkeypatch) -> list:
     """The axes of every picture that a lesson saves."""
-    panels, save = [], figures.save
+    panels, save = [], Figure.savefig
 
-    def remember(figure, name):
+    def remember(figure, *args, **how):
         panels.extend(figure.axes)
-        save(figure, name)
+        save(figure, *args, **how)
 
-    monkeypatch.setattr(figures, "save", remember)
+    monkeypatch.setattr(Figure, "savefig", remember)
     return panels
 
 
@@ -81,31 +81,31 @@ def test_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_b
     assert [(name, int(total), list(map(int, each.split()))) for name, total, each in printed] == [
         (name, sum(names[read]), names[read]) for name, read in [("the loop", "read_by_loop"),
                                                                  ("generate", "read_by_generate")]]
-    groups = rows_of(out, "new tokens")
+    groups = lines_of(out, "new tokens")
     assert [*groups] == [f"{at + 1} to {at + 8}" for at in range(0, names["new"], 8)]
-    assert all(number(cell) for row in groups.values() for cell in row)
+    assert all(number(cell) for line in groups.values() for cell in line)
 
-    c, rows = names["target"].config, rows_of(out, "quantity")
+    c, lines = names["target"].config, lines_of(out, "quantity")
     layer = c.channels * ((c.heads + 2 * c.kv_heads) * c.head_size + c.channels + 3 * c.hidden + 2)
     weights = c.layers * layer + c.vocab_size * c.channels + c.channels
-    assert rows["weights"] == [f"{weights / 1e6:.1f} million"]
-    assert rows["bytes of the weights"] == [f"{4 * weights / 1e6:.0f} MB"]
-    rate, floor = (number(rows[name][0]) for name in ("bandwidth, reading that many bytes",
+    assert lines["weights"] == [f"{weights / 1e6:.1f} million"]
+    assert lines["bytes of the weights"] == [f"{4 * weights / 1e6:.0f} MB"]
+    rate, floor = (number(lines[name][0]) for name in ("bandwidth, reading that many bytes",
                                                       "floor of a token: bytes / bandwidth"))
     assert floor == pytest.approx(4 * weights / rate / 1e6, rel=0.01, abs=0.006)          # 1.15 ms: 53 MB / 46.0 GB/s
-    took = number(rows["a token, with a cache"][0])
+    took = number(lines["a token, with a cache"][0])
     above = float(re.search(r"a token takes (\S+) times its floor", out)[1])
     assert above == pytest.approx(took / names["floor"] / 1e3, rel=0.01, abs=0.1)
 
-    timed = rows_of(out, "what is timed")
-    assert len(rows) == 5 and len(timed) == 4 and all(number(cell) for row in timed.values() for cell in row)
+    timed = lines_of(out, "what is timed")
+    assert len(lines) == 5 and len(timed) == 4 and all(number(cell) for line in timed.values() for cell in line)
     for name in ("a token of the target", f"its {4 * c.layers + 1} matrices times a vector"):
         assert number(timed[name][3]) == pytest.approx(number(timed[name][1]) / names["floor"] / 1e3, rel=0.01, abs=0.1)
         assert number(timed[name][0]) == pytest.approx(4 * weights / 1e6, abs=0.06)
     assert number(timed["one big matrix times a vector"][0]) == pytest.approx(268.4)
 
-    limits = rows_of(out, "tokens in a call")
-    assert [row[0] for row in limits.values()] == ["0.5", "2.0", "8.0"] and [*limits] == ["1", "4", "16"]
+    limits = lines_of(out, "tokens in a call")
+    assert [line[0] for line in limits.values()] == ["0.5", "2.0", "8.0"] and [*limits] == ["1", "4", "16"]
     for m, (each, by_bytes, by_arithmetic, reached) in limits.items():
         assert number(by_bytes) == pytest.approx(float(each) * names["rate"] / 1e9, abs=0.06) and number(reached)
         assert number(by_arithmetic) == pytest.approx(names["most"] / 1e9, abs=0.06)
@@ -120,16 +120,16 @@ def test_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_b
 
 
 @shorter(("for turn in range(8)", "for turn in range(3)"))
-def test_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(lesson, pictures, exchanged):
+def test_one_call_gives_the_distributions_of_ten_and_none_sees_what_follows(lesson, pictures, exchanged):
     names, out = lesson("ten_for_the_price_of_one", *exchanged)
-    rows = rows_of(out, "m, tokens")
-    assert [int(m) for m in rows] == names["sizes"] and {1, 10} <= set(names["sizes"])
-    one = number(rows["1"][0])
-    for m, (ms, v, separate, each) in rows.items():
+    lines = lines_of(out, "m, tokens")
+    assert [int(m) for m in lines] == names["sizes"] and {1, 10} <= set(names["sizes"])
+    one = number(lines["1"][0])
+    for m, (ms, v, separate, each) in lines.items():
         assert number(ms) == pytest.approx(number(each) * int(m), abs=0.006 * int(m))
         assert number(separate) == pytest.approx(one * int(m), abs=0.006 * int(m))
         assert number(v) == pytest.approx(number(ms) / one, rel=0.02, abs=0.01)
-    assert rows["1"][1] == "1.00"
+    assert lines["1"][1] == "1.00"
     assert f"a call on ten tokens takes {names['v'][10]:.2f} times as long as a call on one" in out
     left, right = pictures
     assert drawn(left, "v(m), measured") == [(m, pytest.approx(v)) for m, v in names["v"].items()]
@@ -147,9 +147,9 @@ def test_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(le
     for changed in (0, 4, 8, 9):                                                # wherever the wrong token stands
         wrong = ten[:changed] + [(ten[changed] + 1) % exact.config.vocab_size] + ten[changed + 1:]
         moved = (distributions(wrong) - together).abs().sum(-1) / 2
-        assert (moved < 1e-12).tolist() == [row < changed for row in range(10)]
+        assert (moved < 1e-12).tolist() == [at < changed for at in range(10)]
     assert [bar.get_height() for bar in right.patches] == names["moved"]
-    assert rows_of(out, "row  ") == {"moved by": [f"{far:.2g}" for far in names["moved"]]}
+    assert lines_of(out, "after token") == {"moved by": [f"{far:.2g}" for far in names["moved"]]}
     assert [line.split() for line in out.splitlines() if line.startswith("   o")] == [
         ["o" if j <= i else "." for j in range(7)] for i in range(3, 7)]
     assert names["answer"].item() == pytest.approx(6)
@@ -158,11 +158,11 @@ def test_one_call_gives_the_distributions_of_ten_and_no_row_sees_what_follows(le
 def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures):
     names, out = lesson("the_cache")
     target, prompt, drafted, others = (names[name] for name in ("target", "prompt", "drafted", "others"))
-    rows = {name: list(map(float, row)) for heading in ("situation", "all accepted")
-            for name, row in rows_of(out, heading).items()}
+    lines = {name: list(map(float, line)) for heading in ("situation", "all accepted")
+            for name, line in lines_of(out, heading).items()}
     right = ["draft tokens read after the prompt", "all taken back, others read", "it reads the last 2"]
-    assert all(rows[name][0] < 1e-12 and rows[name][1] == 0 for name in right)
-    assert len(rows) == 6 and all(row[0] > 1e-3 < row[1] for name, row in rows.items() if name not in right)
+    assert all(lines[name][0] < 1e-12 and lines[name][1] == 0 for name in right)
+    assert len(lines) == 6 and all(line[0] > 1e-3 < line[1] for name, line in lines.items() if name not in right)
 
     def after(ids):
         return probs(target(torch.tensor([ids]))[0, -1])
@@ -185,7 +185,7 @@ def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures)
 
     # three rounds by hand: the slots below `length` hold the text but for its last token, and the picture shows them
     rounds, written, cache = names["rounds"], names["written"], names["cache"]
-    table = [tuple(map(int, row)) for row in rows_of(out, "round").values()]
+    table = [tuple(map(int, line)) for line in lines_of(out, "round").values()]
     assert table == [(before, len(slots), after, tokens) for before, after, slots, tokens in rounds]
     seven = target.new_cache(1, 11)                                             # the worked number
     read(target, seven, [1] * 6)
@@ -196,8 +196,8 @@ def test_taken_back_the_distributions_are_those_computed_again(lesson, pictures)
     for at, (before, after, slots, tokens) in enumerate(rounds):
         assert slots[:after] == written[:after] and tokens == after + 1         # what was accepted is the text
         assert before == (rounds[at - 1][1] if at else len(prompt) - 1)
-        row = [bar for bar in axes.patches if round(bar.get_y() + bar.get_height() / 2) == at]
-        assert [to_hex(bar.get_facecolor()) for bar in row] == (
+        bars = [bar for bar in axes.patches if round(bar.get_y() + bar.get_height() / 2) == at]
+        assert [to_hex(bar.get_facecolor()) for bar in bars] == (
             [BLUE] * (before - len(prompt) + 4) + [GREEN] * (after - before) + [RED] * (len(slots) - after))
     accepted = [after - before - 1 for before, after, _, _ in rounds]
     assert accepted == [2, 4, 0] and all(len(slots) == before + 5 for before, _, slots, _ in rounds)

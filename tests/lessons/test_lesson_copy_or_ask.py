@@ -2,7 +2,7 @@
 
 import pytest
 
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
@@ -53,7 +53,7 @@ def test_copy_or_ask(lesson, exchanged):
     # who looks at the draw is wrong
     off = list(names["off"].values())
     assert max(off[:2]) < 1e-12 and off[2] > 0.1
-    assert [cells[-1] for name, cells in rows(out, "drafted is").items() if cells] == [f"{tv:.1e}" for tv in off]
+    assert [cells[-1] for name, cells in table_under(out, "drafted is").items() if cells] == [f"{tv:.1e}" for tv in off]
 
     # what was counted
     counted = names["counted"]

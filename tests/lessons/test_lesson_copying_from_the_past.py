@@ -13,15 +13,15 @@ from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text
-from tests.printed import rows_of
+from tests.printed import lines_of
 
 
 @pytest.mark.usefixtures("packed")
 @shorter(("for i in range(32))", "for i in range(16))"),
          ("ids[kind], 40, T, seed=1)) for", "ids[kind], 18, T, seed=1)) for"),
-         ("ModelDrafter(draft, 4), ids[kind], 40", "ModelDrafter(draft, 4), ids[kind], 18"),
+         ("ModelDrafter(draft_model, 4), ids[kind], 40", "ModelDrafter(draft_model, 4), ids[kind], 18"),
          ("append(40 /", "append(18 /"), ("Lookahead(), ids[kind], 40", "Lookahead(), ids[kind], 18"),
-         ("= 40 / len(rounds), rows", "= 18 / len(rounds), rows"),
+         ("= 40 / len(rounds), read", "= 18 / len(rounds), read"),
          ('drafter, ids["table"], 40', 'drafter, ids["table"], 9'))
 def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, exchanged):
     names, out = lesson("copying_from_the_past", *exchanged)
@@ -37,7 +37,7 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
         written = {y: outcomes.get((True, y), 0) + outcomes.get((False, y), 0) for y in truth}
         off[name] = distance(written, truth)[1]
         numbers = outcomes[True, 0], *written.values(), off[name]
-        assert [name, *(f"{number:.3f}" for number in numbers)] in rows_of(out, 6)
+        assert [name, *(f"{number:.3f}" for number in numbers)] in lines_of(out, 6)
     assert off["certain"] < 1e-12 and off["draw and compare"] < 1e-12
     assert off["draw again"] == pytest.approx(0.25) and off["judge by counts"] == pytest.approx(0.3)
     assert found["draw again"][True, 0] + found["draw again"][False, 0] > 0.5       # both write token 0 too often
@@ -50,7 +50,7 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
     assert shares[False] == pytest.approx({"cat": .6, "cat ate": .2, "cat ate .": .2, "cat ate . the": .2})
     assert shares[True] == pytest.approx({"cat": .6, "dog": .4, "dog ran": .4, "dog ran .": .4})
     assert names["forecast"] == pytest.approx({"path": 1.2, "tree": 1.8})
-    assert [row[-1] for row in rows_of(out, 6) if row[0] in ("path", "tree")] == ["1.2", "1.8"]
+    assert [line[-1] for line in lines_of(out, 6) if line[0] in ("path", "tree")] == ["1.2", "1.8"]
     ids = [names["names"].index(word) for word in names["words"]]
     drafter = SuffixDrafter(6, tree=True, longest=1)
     text = Text([ids], 1, 99)
@@ -63,9 +63,9 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
     assert paths[1:] == [path for _, path in list(names["best_first"](ids, True))[1:7]]
 
     # the table: more where there is more to copy, everything where the very text is in the past
-    printed = {row[0]: row[1:] for row in rows_of(out, 5) if row[0] in names["rates"]}
-    rates = {name: [float(cell) for cell in row] for name, row in printed.items()}
-    assert rates == {name: [float(f"{rate:.2f}") for rate in row] for name, row in names["rates"].items()}
+    printed = {line[0]: line[1:] for line in lines_of(out, 5) if line[0] in names["rates"]}
+    rates = {name: [float(cell) for cell in line] for name, line in printed.items()}
+    assert rates == {name: [float(f"{rate:.2f}") for rate in line] for name, line in names["rates"].items()}
     assert [*rates] == [*names["copiers"], "draft model"]
     ours = rates["draft model"]
     for name in names["copiers"]:
@@ -76,14 +76,14 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
 
     # lookahead: more than nothing where the text repeats itself, and in every column less than the best
     tokens, in_a_call = zip(*names["ahead"].values())
-    lookahead = [row for row in rows_of(out, 5) if row[0] in ("tokens per target call", "rows in a call")]
+    lookahead = [line for line in lines_of(out, 5) if line[0] in ("tokens per target call", "tokens in a call")]
     assert lookahead == [["tokens per target call", *(f"{rate:.2f}" for rate in tokens)],
-                         ["rows in a call", *(f"{count:.1f}" for count in in_a_call)]]
+                         ["tokens in a call", *(f"{count:.1f}" for count in in_a_call)]]
     assert all(1 <= rate < max(column) for rate, column in zip(tokens, zip(*names["rates"].values())))
     assert tokens[0] > 2 and all(5 < count <= 16 for count in in_a_call)
 
     # the other table: exact everywhere
-    costs = {row[0]: row[1:] for row in rows_of(out, 3)}
+    costs = {line[0]: line[1:] for line in lines_of(out, 3)}
     for name in names["copiers"]:
         assert costs[name] == [f"{names['cost'][name]:.2f}", f"{names['off'][name]:.0e}"]
         assert names["cost"][name] > 0 and names["off"][name] < 1e-12

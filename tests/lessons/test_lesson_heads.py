@@ -7,7 +7,7 @@ from shorter import shorter
 
 from nanospec.methods.draft_models.losses import total_variation
 from nanospec.methods.draft_models.unrolled import whole_texts
-from tests.printed import rows_from
+from tests.printed import lines_from
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -35,8 +35,8 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
         for k in range(3):
             off = total_variation(p_test[:, k:k + places].log(), log_q[k])
             assert abs(found[name][k] - (1 - off.mean().item())) < 1e-4
-    for name, row in found.items():
-        assert all(shown[1:] == [f"{beta:.2f}" for beta in row] for shown in rows_from(out, name))
+    for name, line in found.items():
+        assert all(shown[1:] == [f"{beta:.2f}" for beta in line] for shown in lines_from(out, name))
     mean, of_medusa, of_hydra, of_prefix = found.values()
     assert of_medusa[0] > 1.5 * mean[0]                                         # something is known, and soon forgotten
     assert of_medusa[0] - mean[0] > 1.7 * (of_medusa[1] - mean[1]) > 1.2 * (of_medusa[2] - mean[2])
@@ -63,12 +63,12 @@ def test_what_the_target_knows_ahead(lesson, exchanged):
     for b, text in enumerate(texts):
         for i in range(places):
             paths = [[]]
-            for row, parent in enumerate(tree[1:], 1):
+            for node, parent in enumerate(tree[1:], 1):
                 at = len(paths[parent])
-                paths.append(paths[parent] + [ranked[at][b][i][tree[1:row].count(parent)]])
+                paths.append(paths[parent] + [ranked[at][b][i][tree[1:node].count(parent)]])
             total += 1 + max(len(path) for path in paths if path == text[i + 1:i + 1 + len(path)])
     counted = total / (len(texts) * places)
     assert abs(counted - names["counted"](tree)) < 1e-9
-    assert rows_from(out, "a tree of eight") == [["a tree of eight", f"{names['expected']:.2f}", f"{counted:.2f}"]]
+    assert lines_from(out, "a tree of eight") == [["a tree of eight", f"{names['expected']:.2f}", f"{counted:.2f}"]]
     assert names["expected"] == pytest.approx(counted, abs=0.15)
     assert counted > names["counted"]([-1, 0, 1, 2]) + 0.05

@@ -17,10 +17,10 @@ def within(share: float, expected: float, runs: int, errors: float = 4) -> bool:
     return abs(share - expected) <= errors * (expected * (1 - expected) / runs) ** 0.5
 
 
-def row_of(out: str, name: str, columns: int, number: int = 0) -> list[str]:
-    """The printed row of a sampler, in the `number`-th table of so many columns that has one."""
-    rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(f"{name}  ")]
-    return [row for row in rows if len(row) == columns][number][1:]
+def line_of(out: str, name: str, columns: int, number: int = 0) -> list[str]:
+    """The printed line of a sampler, in the `number`-th table of so many columns that has one."""
+    lines = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines() if line.startswith(f"{name}  ")]
+    return [line for line in lines if len(line) == columns][number][1:]
 
 
 @pytest.mark.usefixtures("packed")
@@ -40,7 +40,7 @@ def test_how_to_test_a_sampler(lesson, exchanged):
         assert first[bug] <= off[bug] + 1e-12           # what the first token shows, the whole text shows
         assert names["zoo"][bug].what in out
     for name in names["names"]:
-        assert row_of(out, name, 3) == [f"{first[name]:.2g}", f"{off[name]:.2g}"]
+        assert line_of(out, name, 3) == [f"{first[name]:.2g}", f"{off[name]:.2g}"]
 
     # two texts: the share that is the same is a sum over both distributions
     same = re.findall(r"the same text in ([\d.]+)%", out)
@@ -77,9 +77,9 @@ def test_how_to_test_a_sampler(lesson, exchanged):
     # the printed table is these numbers
     caught = {}
     for name in names["names"]:
-        row = row_of(out, name, 4)
-        assert row[:2] == [f"{off[name]:.2g}", f"{needed[name]:,}" if name in needed else "-"]
-        caught[name] = float(row[2].rstrip("%")) / 100
+        line = line_of(out, name, 4)
+        assert line[:2] == [f"{off[name]:.2g}", f"{needed[name]:,}" if name in needed else "-"]
+        caught[name] = float(line[2].rstrip("%")) / 100
         assert caught[name] >= 0.97 or needed.get(name, 2_001) > 2_000
     assert max(caught["as it ships"], caught["draft-dtype-mismatch"]) <= 0.008       # 1 of 1,000 expected
     assert 0.05 < caught["target-not-rolled-back"] < 0.3

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
@@ -18,7 +18,7 @@ def test_into_the_world(transformers, lesson, exchanged):
     names, out = lesson("into_the_world", *exchanged)
     assert "6 tensors here, 9 there" in out and not names["folder"].exists()
     assert names["off"] < 1e-4 and names["written"] == names["plain"]
-    found, printed = names["found"], rows(out, "way")
+    found, printed = names["found"], table_under(out, "way")
     for name, (grown, steps) in found.items():
         assert grown[-1] == names["NEW"] and grown == sorted(set(grown))
         assert printed[name] == [str(len(grown)), f"{names['NEW'] / len(grown):.2f}", str(steps)]

@@ -11,7 +11,7 @@ from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, one_round, verify
 from nanospec.text import Text, prefill
 from nanospec.theory import expected_tokens
-from tests.printed import rows
+from tests.printed import table_under
 from tests.proof.zoo import ALL_BUGS
 
 
@@ -65,19 +65,19 @@ def test_no_row_waits_and_every_row_is_exact(lesson):
     # eight people: 1 to gamma + 1 tokens in each of six steps, and not all as many
     counts = [len(asked.tokens) for asked in names["eight"]]
     assert all(6 <= count <= 30 for count in counts) and len(set(counts)) > 1, counts
-    printed = rows(out, "prompt")
+    printed = table_under(out, "prompt")
     assert [int(printed[repr(start)][0]) for start in names["starts"]] == counts
 
     # the ragged rounds, and what is stale behind them
     assert names["slots"] == [[1, 0, 4, "3 to 6", 3, 8, "none"], [1, 1, 2, "1 to 4", 0, 3, "2 3 4"],
                               [2, 0, 8, "7 to 10", 0, 9, "8 9 10"], [2, 1, 3, "2 to 5", 3, 7, "none"]]
-    for row in names["slots"]:
-        assert re.search(r"\s+".join(map(re.escape, " ".join(map(str, row)).split())) + r"\s*$", out, re.M)
+    for line in names["slots"]:
+        assert re.search(r"\s+".join(map(re.escape, " ".join(map(str, line)).split())) + r"\s*$", out, re.M)
     for ids, new, text in zip(names["prompts"], names["alone"], names["texts"]):
         assert text == ids + new[:len(text) - len(ids)] and len(text) == len(ids) + 5
 
     # lockstep: the formula, beside the distribution of the fewest
-    lockstep_tokens, printed = names["lockstep_tokens"], rows(out, "rows   at its own pace")
+    lockstep_tokens, printed = names["lockstep_tokens"], table_under(out, "rows   at its own pace")
     for alpha in .5, .7, .95:
         for B in 1, 2, 4, 8:
             mean = sum(k * weight for k, weight in enumerate(fewest(alpha, 4, B)))
@@ -93,7 +93,7 @@ def test_no_row_waits_and_every_row_is_exact(lesson):
     assert max(off["own"], off["cut"]) < 1e-12 < .1 < off["cut_too_much"] < off["token_from_elsewhere"]
     assert length["own"] - 1 > 5 * (length["cut"] - 1) > 0
     assert length["cut"] == pytest.approx(length["cut_too_much"]) == pytest.approx(length["token_from_elsewhere"])
-    assert {name: cells for name, cells in rows(out, "rule").items() if name in off} == {
+    assert {name: cells for name, cells in table_under(out, "rule").items() if name in off} == {
         name: [f"{length[name]:.2f}", f"{off[name]:.3f}"] for name in off}
     truth = product_of(*(target_distribution(names["p_model"], ids, 3) for ids in names["ids"]))
     for name, joint in zip(off, joints_of(names, [names[name] for name in off])):
@@ -118,7 +118,8 @@ def test_no_row_waits_and_every_row_is_exact(lesson):
     first_of_c = next(i for i, cell in enumerate(of_person["C"]) if "writes" in cell)
     assert "reads 1" in of_person["C"][:first_of_c] and of_person["C"][0] == "waits"
     assert "writes" in of_person["A"][first_of_c - 1] and of_person["A"][first_of_c] == "has left"
-    assert [cells for _, cells in sorted(rows(out, "step").items(), key=lambda row: int(row[0]))] == names["timetable"]
+    steps = sorted(table_under(out, "step").items(), key=lambda line: int(line[0]))
+    assert [cells for _, cells in steps] == names["timetable"]
 
     # "change this": eight rows with alpha .95
     kept = lockstep_tokens(.95, 4, 8)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
@@ -14,17 +14,17 @@ def test_mixing_on_purpose(lesson, exchanged):
     names, out = lesson("mixing_on_purpose", *exchanged)
 
     # typical: off by 1 - p_target(x) where x passes
-    assert list(rows(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
+    assert list(table_under(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
                                                        ["0.06", "no", "0.00"], ["0.04", "no", "0.00"]]
 
     # three places: which model writes, and the overlaps
-    printed = rows(out, "place")
-    assert [row[1] for row in printed.values()] == ["draft", "target", "draft"]
-    assert [row[2] for row in printed.values()] == ["0.90", "0.60", "0.25"]
-    assert [row[3] for row in printed.values()] == ["1.00", "0.60", "1.00"]
+    printed = table_under(out, "place")
+    assert [line[1] for line in printed.values()] == ["draft model", "target", "draft model"]
+    assert [line[2] for line in printed.values()] == ["0.90", "0.60", "0.25"]
+    assert [line[3] for line in printed.values()] == ["1.00", "0.60", "1.00"]
 
     # the rules as the lesson's table has them: v1 by hand, and at every place of the text
-    p, q, overlap = (torch.tensor(row, dtype=torch.float64) for row in ([.2, .7, .1], [.6, .3, .1], .6))
+    p, q, overlap = (torch.tensor(part, dtype=torch.float64) for part in ([.2, .7, .1], [.6, .3, .1], .6))
     assert names["DEFERRALS"]["v1"](q, p, .2).tolist() == pytest.approx([.68, .28, .04])
     assert torch.allclose(names["DEFERRALS"]["opt"](q, p, .3),
                           q if q.max() >= p.max() - .3 * (1 - overlap) else p, rtol=0, atol=1e-15)
@@ -41,10 +41,10 @@ def test_mixing_on_purpose(lesson, exchanged):
     mean = sum(p[b, i, true[b, i, 0]].item() for b in range(p.shape[0]) for i in range(p.shape[1])) / p[..., 0].numel()
     assert found["the target"][0] == pytest.approx(mean)
     assert found["the target"][1] == pytest.approx(torch.minimum(p, q).sum(-1).mean().item())
-    printed = rows(out, "text from")
+    printed = table_under(out, "text from")
     for name, (right, accepted) in found.items():
         assert printed[name] == [f"{right:.3f}", f"{accepted:.2f}"]
-    assert found["the draft"][1] == pytest.approx(1) and found["the draft"][0] < found["the target"][0]
+    assert found["the draft model"][1] == pytest.approx(1) and found["the draft model"][0] < found["the target"][0]
     assert found["v3, a = 0.9"][0] > found["the target"][0] > found["chow, a = 0.4"][0]
     assert found["the target, top-p 0.9"][0] > found["the target"][0]
     assert f"better than top-p 0.9 in both: {', '.join(names['better']) or 'none'}" in out

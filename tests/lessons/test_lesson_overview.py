@@ -14,12 +14,12 @@ def test_one_real_round(lesson):
     names, out = lesson("overview")
     done, accepted = names["done"], names["accepted"]
     ends = r"(accepted|rejected|never judged)"
-    rows = re.findall(r"^['\"].*['\"]" + r"\s+([\d.]+)" * 3 + rf"\s+{ends}\s*$", out, re.M)
-    assert 0 < accepted < 4 and [row[3] for row in rows] == (
+    lines = re.findall(r"^['\"].*['\"]" + r"\s+([\d.]+)" * 3 + rf"\s+{ends}\s*$", out, re.M)
+    assert 0 < accepted < 4 and [line[3] for line in lines] == (
         ["accepted"] * accepted + ["rejected"] + ["never judged"] * (3 - accepted))
-    for (p, q, chance), row, x, place in zip(names["chances"], rows, done.tokens[1:], range(4)):
+    for (p, q, chance), line, x, place in zip(names["chances"], lines, done.tokens[1:], range(4)):
         assert p == done.p_target[place, x] and q == done.q_draft[place + 1, x]
-        assert chance == min(1, p / q) and [float(cell) for cell in row[:3]] == pytest.approx([p, q, chance], abs=6e-4)
+        assert chance == min(1, p / q) and [float(cell) for cell in line[:3]] == pytest.approx([p, q, chance], abs=6e-4)
     assert f"has brought {accepted + 1} tokens" in out and len(done.emitted) == accepted + 1
 
 

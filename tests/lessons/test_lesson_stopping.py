@@ -34,7 +34,7 @@ def thrown_away(name, why):
 def test_what_a_stopping_rule_may_see(lesson):
     names, out = lesson("what_a_stopping_rule_may_see")
 
-    # one place: the ways are those of a walk, the rows' mean is p_target, and the numbers in the text
+    # one place: the ways are those of a walk, the lines' mean is p_target, and the numbers in the text
     p_target, q_draft, ways, comes_out = (names[name] for name in ("p_target", "q_draft", "ways", "comes_out"))
 
     def one_place(dice, disliked):
@@ -53,10 +53,10 @@ def test_what_a_stopping_rule_may_see(lesson):
         assert comes_out(found) == pytest.approx(heights)
         if disliked is not None:
             off = sum(abs(a - b) for a, b in zip(heights, p_target.tolist())) / 2
-            row = f"{names['names'][disliked]} is thrown away", *(f"{height:.2f}" for height in heights), f"{off:.2f}"
-            assert row in [tuple(re.split(r"\s{2,}", line.strip())) for line in out.splitlines()]
-    assert (q_draft @ names["rows"]).tolist() == pytest.approx(p_target.tolist())
-    assert all((row - p_target).abs().max() > .1 for row in names["rows"]), "no row alone is p_target"
+            cells = f"{names['names'][disliked]} is thrown away", *(f"{height:.2f}" for height in heights), f"{off:.2f}"
+            assert cells in [tuple(re.split(r"\s{2,}", line.strip())) for line in out.splitlines()]
+    assert (q_draft @ names["lines"]).tolist() == pytest.approx(p_target.tolist())
+    assert all((line - p_target).abs().max() > .1 for line in names["lines"]), "no line alone is p_target"
     for name, share, wanted in (("range", 0.40, 0.50), ("items", 0.48, 0.40), ("zip", 0.12, 0.10),
                                 ("range", 0.50, 0.50)):
         assert f"{name:6} comes out with {share:.2f}; its p_target is {wanted:.2f}" in out
@@ -72,11 +72,11 @@ def test_what_a_stopping_rule_may_see(lesson):
     mistakes = [thrown_away("unlikely", "own[0, token] < 0.35"), thrown_away("end", "token == 0"), by_coin,
                 thrown_away("flat", "own.max() < 0.5")]
     lines = [line for line in out.splitlines() if line.startswith(tuple(names["reasons"]))]
-    for row, mistake, (stopping, throwing) in zip(lines, mistakes, names["walked"].values(), strict=True):
+    for line, mistake, (stopping, throwing) in zip(lines, mistakes, names["walked"].values(), strict=True):
         with planted(mistake):
             off = library()
         assert stopping < 1e-12 and throwing == pytest.approx(off, abs=1e-12)
-        assert row.split()[-2:] == ["nothing", "nothing" if off < 1e-12 else f"{off:.3f}"]
+        assert line.split()[-2:] == ["nothing", "nothing" if off < 1e-12 else f"{off:.3f}"]
     assert library(Confidence(0.35)) < 1e-12
     assert [line.count("nothing") for line in lines] == [1, 1, 1, 2]
     the_look_back(names, out)
@@ -85,14 +85,14 @@ def test_what_a_stopping_rule_may_see(lesson):
 
 def the_look_back(names, out):
     """DSpark's Appendix A, by hand: .5 + .5 * .7 where B is taken back."""
-    rows = [line.split() for line in out.splitlines()]
-    assert ["A", "1.00", "0.90", "1.13"] in rows and ["B", "1.00", "0.90", "0.85"] in rows
+    printed = [line.split() for line in out.splitlines()]
+    assert ["A", "1.00", "0.90", "1.13"] in printed and ["B", "1.00", "0.90", "0.85"] in printed
     assert [names["best_of_all"](x) for x in range(2)] == [2, 0]
     assert [names["stop_at_the_first_fall"](x) for x in range(2)] == [0, 0]
     for name, of_a in ("best_of_all", .85), ("stop_at_the_first_fall", .7):
         found = names["looked"][name]
         assert (found[0], found[1]) == pytest.approx((of_a, 1 - of_a), abs=1e-12)
-        assert [*name.split("_"), f"{of_a:.2f}", f"{1 - of_a:.2f}"] in rows
+        assert [*name.split("_"), f"{of_a:.2f}", f"{1 - of_a:.2f}"] in printed
 
 
 def the_figures_of_the_answers(names):
@@ -112,13 +112,13 @@ def test_when_to_stop(lesson, exchanged):
     names, out = lesson("when_to_stop", *exchanged)
     lines = out.splitlines()
 
-    # sureness: the classes hold all places, and the draft that is surer is right more often
-    rows = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
+    # sureness: the classes hold all places, and the draft model that is surer is right more often
+    table = {cells[0]: cells[1:] for line in lines if (cells := re.split(r"\s{2,}", line.strip()))}
     hits = [hit for of_text in names["right"] for hit in of_text]
     probabilities = [p for of_text in names["sure"] for p in of_text]
-    counts = [int(rows[f"{n / 4:.2f} to {(n + 1) / 4:.2f}"][0]) for n in range(4)]
-    assert sum(counts) == len(hits) == sum(map(len, names["texts"])) == int(rows["all"][0])
-    assert rows["all"][1] == f"{sum(hits) / len(hits):.2f}"
+    counts = [int(table[f"{n / 4:.2f} to {(n + 1) / 4:.2f}"][0]) for n in range(4)]
+    assert sum(counts) == len(hits) == sum(map(len, names["texts"])) == int(table["all"][0])
+    assert table["all"][1] == f"{sum(hits) / len(hits):.2f}"
     mean = {right: sum(p for p, hit in zip(probabilities, hits) if hit == right) / hits.count(right)
             for right in (True, False)}
     assert mean[True] > mean[False] + .1

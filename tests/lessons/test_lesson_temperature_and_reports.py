@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 from nanospec.probs import probs
@@ -16,7 +16,7 @@ EXACT = "< 1e-12"
 def test_temperature_and_greedy(lesson):
     names, out = lesson("temperature_and_greedy")
     assert re.search(r"^T = 0\.5 +0\.685 +0\.247 +0\.062 +0\.007 *$", out, re.M), "squares: .25, .09, .0225, .0025"
-    kept = rows(out, "what is kept")
+    kept = table_under(out, "what is kept")
     assert kept["top-k 2"] == ["0.625", "0.375", "0.000", "0.000"]
     assert kept["top-p 0.9"] == ["0.526", "0.316", "0.158", "0.000"]
     assert kept["T = 0.5, top-p 0.9"][2:] == ["0.000", "0.000"], "two tokens hold .93 at T = 0.5"
@@ -24,15 +24,15 @@ def test_temperature_and_greedy(lesson):
     assert [float(T) for T, _ in towards[:5]] == [1, 0.5, 0.25, 0.1, 0]
     assert [float(best) for _, best in towards[:5]] == sorted(float(best) for _, best in towards[:5])
 
-    counts = rows(out, f"of {len(names['ids'])} places")
+    counts = table_under(out, f"of {len(names['ids'])} places")
     assert len(names["ids"]) == 500
     assert counts["by_exp"] == counts["in_float16"] == ["500", "0"]
     assert counts["in_bfloat16"][0] == "0" and int(counts["in_bfloat16"][1]) > 0
     assert counts["by_probs"] == ["0", "0"]
-    assert all([str(number) for number in names["counts"][way]] == row for way, row in counts.items())
+    assert all([str(number) for number in names["counts"][way]] == line for way, line in counts.items())
     assert torch.equal(names["by_probs"](names["of_target"]).argmax(-1), names["of_target"].bfloat16().argmax(-1))
 
-    walked = rows(out, "sampling")
+    walked = table_under(out, "sampling")
     assert set(walked) == set(names["settings"]) and all(off == EXACT for _, off in walked.values())
     assert walked["T = 0"][0] == "1" and int(walked["top-k 2"][0]) < int(walked["as it is"][0])
 
@@ -51,32 +51,32 @@ def test_temperature_and_greedy(lesson):
          ("in (0, 1, 2):", "in (0, 1):"))
 def test_report_what_you_sample(lesson, exchanged):
     names, out = lesson("report_what_you_sample", *exchanged)
-    by_hand = rows(out, "p_target [.5, .5]")
+    by_hand = table_under(out, "p_target [.5, .5]")
     assert list(by_hand.values()) == [["0.625", "0.375"], ["0.500", "0.500"], ["0.500", "0.500"]]
 
-    table = rows(out, "way")
-    assert list(table) == ["all warped", "drawn warped, told raw", "target left raw", "draft left raw"]
+    table = table_under(out, "way")
+    assert list(table) == ["all warped", "drawn warped, told raw", "target left raw", "draft model left raw"]
     (fast, all_asked, all_raw), (looks_fast, *lied), (_, left_asked, left_raw), (slow, slow_asked, _) = table.values()
     assert all_asked == slow_asked == left_raw == EXACT, "three are lossless, one of them for what nobody asked for"
     assert all_raw == left_asked == f"{distance(names['asked'], names['raw'])[1]:.3f}" and float(all_raw) > 0.05
     assert min(map(float, lied)) > 0.05, "a draft token that is reported wrongly leaves a trace"
-    assert 1 < float(slow) < float(fast) < 3, "a draft left raw is accepted less, here"
+    assert 1 < float(slow) < float(fast) < 3, "a draft model left raw is accepted less, here"
     assert float(looks_fast) > float(fast), "the wrong rule does not look fast"
 
-    places = rows(out, "beta at T =")
+    places = table_under(out, "beta at T =")
     assert places["sure"][:2] == ["1.00", "0.90"] and places["unsure"][:2] == ["0.00", "0.90"]
-    assert all(float(row[2]) > 0.97 for row in places.values()), "flat distributions are alike"
+    assert all(float(line[2]) > 0.97 for line in places.values()), "flat distributions are alike"
 
     temperatures, both, only = names["temperatures"], names["both"], names["only"]
     assert all(later > earlier - 0.01 for earlier, later in zip(both, both[1:])) and both[-1] > both[0] + 0.05, \
         "on the same text a warmer distribution is accepted more often"
     peak = temperatures.index(1)
     assert only[peak] == both[peak] and temperatures[only.index(max(only))] in (1, 1.5), \
-        "a draft left at 1 fits a target at 1 or a bit above best"
+        "a draft model left at 1 fits a target at 1 or a bit above best"
     assert all(a < b for a, b, T in zip(only, both, temperatures) if T not in (1, 1.5))
     agree = (names["of_target"].argmax(-1) == names["of_draft"].argmax(-1)).double().mean().item()
     assert both[0] == pytest.approx(agree, abs=1e-6), "at T = 0 accepted where both have the same best token"
-    assert rows(out, "a human's text")["alpha, both models at T"] == [f"{a:.2f}" for a in both]
+    assert table_under(out, "a human's text")["alpha, both models at T"] == [f"{a:.2f}" for a in both]
 
     own = names["own"]
     if not exchanged:                               # a few short texts say little
@@ -85,7 +85,7 @@ def test_report_what_you_sample(lesson, exchanged):
         assert spread < 0.5 * (both[-1] - both[0]), "on its own text alpha depends on T as much as on a human's"
     sure, of_human = names["sure"], names["sure_of_human"]
     assert all(cold > warm and cold > human for cold, warm, human in zip(sure[0], sure[1], of_human))
-    assert rows(out, "T =") == {"alpha on the target's own text": [f"{a:.2f}" for a in own.values()],
+    assert table_under(out, "T =") == {"alpha on the target's own text": [f"{a:.2f}" for a in own.values()],
                                 "alpha on the human's text": [f"{both[temperatures.index(T)]:.2f}" for T in own]}
     beginnings, greedy = names["beginnings"], names["continued"]
     with torch.inference_mode():                    # the cached loop, against a call that reads everything

@@ -4,7 +4,7 @@ import torch
 
 from nanospec.fast.int8 import can_quantise
 from nanospec.fast.steady import Steady
-from printed import rows
+from printed import table_under
 from shorter import shorter
 
 
@@ -23,4 +23,4 @@ def test_the_same_to_the_last_bit(lesson, exchanged):
     if isinstance(names["models"].get("int8, steady"), Steady):
         assert found["int8, steady"][1] < 1e-7
         assert names["same"]["int8, steady"] == names["same"]["float32"] == len(names["prompts"])
-    assert set(rows(out[out.index("texts that are the same") - 40:], "the target in")) == set(found)
+    assert set(table_under(out[out.index("texts that are the same") - 40:], "the target in")) == set(found)

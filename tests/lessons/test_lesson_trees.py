@@ -23,12 +23,12 @@ from tests.proof.compare import walk_by_prefix
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-def greedy_tokens(accepted, rows):
-    """The likeliest rows first, each after its parent and its elder sibling: a good tree, and the best where
+def greedy_tokens(accepted, nodes):
+    """The likeliest nodes first, each after its parent and its elder sibling: a good tree, and the best where
     `accepted` falls.
     """
-    chances, tokens = [(1.0, 0.0, 0)], 0.0              # of a row, of its parent, and which child it is
-    for _ in range(rows):
+    chances, tokens = [(1.0, 0.0, 0)], 0.0              # of a node, of its parent, and which child it is
+    for _ in range(nodes):
         best = max(chances)
         chances.remove(best)
         chance, parent, child = best
@@ -68,8 +68,8 @@ def the_rules_of_one_place(names, out):
 def the_rule_for_trees_is_exact(names):
     """By hand, round by round, in requests of three tokens."""
     def by_hand(tree, p_target, dice):
-        row, token = names["verify_by_hand"](tree, p_target[0], names["OneRow"](dice))
-        return torch.tensor([row]), torch.tensor([token])
+        node, token = names["verify_by_hand"](tree, p_target[0], names["OneRow"](dice))
+        return torch.tensor([node]), torch.tensor([token])
     for vocab, topology, independent in (3, [-1, 0, 0], False), (2, [-1, 0, 0, 1], True):
         big, small = TableModel(vocab, 5, zeros=0), TableModel(vocab, 6, zeros=0)
         def one_round(prefix, new, dice):
@@ -80,21 +80,21 @@ def the_rule_for_trees_is_exact(names):
 
 
 def the_mask_is_the_librarys(names, out):
-    """With any other, or with row numbers for depths, the distributions are not those of the paths."""
+    """With any other, or with node numbers for depths, the distributions are not those of the paths."""
     right, root, tokens, first = names["mask"], names["root"], names["tokens"], names["first"]
-    assert first.path[0] == 2                               # the picture's round: row 1 rejected, its sibling accepted
+    assert first.path[0] == 2                               # the picture's round: node 1 rejected, its sibling accepted
     ancestors = TreeDraft(tokens[:, root:], first.q_draft[None], torch.tensor([first.parents])).ancestors[0]
     assert torch.equal(right[root:, root:], ancestors) and right[:, :root].tril().equal(right[:, :root])
     assert (names["positions"][root:] - root).tolist() == [0, 1, 1, 2, 2, 2, 3]
     chain, slots = torch.ones_like(right).tril(), torch.arange(len(right))
     for mask, positions, wrong in (right, names["positions"], []), (chain, names["positions"], [2, 3, 4, 5, 6]), \
             (right, slots, [2, 3, 4, 5, 6]):
-        rows = probs(names["exact"](tokens, names["exact"].new_cache(1, len(right)), len(right), positions[None],
+        found = probs(names["exact"](tokens, names["exact"].new_cache(1, len(right)), len(right), positions[None],
                                     mask[None])[0, root:])
-        off = (rows - names["alone"]).abs().sum(1) / 2
-        assert [row for row in range(7) if off[row] > 1e-12] == wrong and all(off[row] > 1e-6 for row in wrong)
+        off = (found - names["alone"]).abs().sum(1) / 2
+        assert [node for node in range(7) if off[node] > 1e-12] == wrong and all(off[node] > 1e-6 for node in wrong)
     words = names["words"]
-    assert re.findall(r"^  row \d, parent +-?\d: (.+)$", out, re.MULTILINE) == words
+    assert re.findall(r"^  node \d, parent +-?\d: (.+)$", out, re.MULTILINE) == words
     assert words[3].startswith(words[1][:-1]) and len(set(words)) == 7
 
 
@@ -113,12 +113,12 @@ def the_table_of_trees_adds_up(names, out, fewest):
         for where, price in ("here", v[i]), ("free", 1):
             assert columns[f"chain, {where}"][i] == pytest.approx(speedup(accepted[0], m - 1, c, price))
             assert columns[f"tree, {where}"][i] >= columns[f"chain, {where}"][i] - 1e-12
-        row = [str(m), *(f"{column[i]:.2f}" for column in columns.values())]
-        assert row in [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
+        cells = [str(m), *(f"{column[i]:.2f}" for column in columns.values())]
+        assert cells in [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()]
     free = columns["tree, free"]
     assert free == sorted(free) and columns["chain, free"][-1] < columns["chain, free"][3]
     assert columns["best tree"][-1] > columns["chain"][-1]
-    assert columns["best tree"][:2] == pytest.approx(columns["chain"][:2])  # few rows: it is the chain
+    assert columns["best tree"][:2] == pytest.approx(columns["chain"][:2])  # few nodes: it is the chain
     for where in "here", "free":
         fastest = [max(columns[f"{kind}, {where}"]) for kind in ("chain", "tree")]
         assert f"{where}: the fastest chain {fastest[0]:.2f}, the fastest tree {fastest[1]:.2f} times" in out

@@ -1,7 +1,7 @@
 """The simulated server against what must hold of it, the formula of a hidden draft, and another way to be wrong."""
 
 import pytest
-from printed import rows
+from printed import table_under
 
 from nanospec.theory import expected_tokens
 
@@ -22,7 +22,7 @@ def test_what_a_user_waits_for(lesson):
 
     # what is printed is what was found; the throughput of a server that keeps up is what is asked for
     printed = [line.split() for line in out.splitlines() if line.startswith(("seldom", "often", "all at once"))]
-    assert [row[-4:] for row in printed] == [[f"{number:.2f}" for number in row] for row in found.values()]
+    assert [line[-4:] for line in printed] == [[f"{number:.2f}" for number in line] for line in found.values()]
     assert all(found["seldom", gamma][3] == pytest.approx(60 / 150, rel=0.1) for gamma in (0, 1, 4))
 
     # hidden: never slower than in turn, and most for the expensive draft model
@@ -31,4 +31,4 @@ def test_what_a_user_waits_for(lesson):
     assert gains[0.3, 2][1] / gains[0.3, 2][0] > gains[0.02, 2][1] / gains[0.02, 2][0]
     hit = 0.7 ** 2
     assert gains[0.3, 1] == pytest.approx((1.7 / 1.3, 1.7 / (hit + (1 - hit) * 1.3)))
-    assert {*rows(out, "c  ")} == {"0.02", "0.1", "0.3", "v = 1"} and names["off"] < 1e-12
+    assert {*table_under(out, "c  ")} == {"0.02", "0.1", "0.3", "v = 1"} and names["off"] < 1e-12

@@ -11,8 +11,8 @@ from lessons.minutes import lesson, minutes
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "lessons" / "README.md").read_text()
 PARTS = re.findall(r"^### .*\n\nReading (\d+) minutes, tasks (\d+)\.\n\n((?:\|.*\n)+)", PAGE, re.M)
-ROWS = [re.fullmatch(r"\| (\d+) \| `\d\d_\w+\.py` \| (.*) \| (\d+) \| (\d+) \| ?(.*?) ?\|", line).groups()
-        for _, _, rows in PARTS for line in rows.splitlines()[2:]]
+LINES = [re.fullmatch(r"\| (\d+) \| `\d\d_\w+\.py` \| (.*) \| (\d+) \| (\d+) \| ?(.*?) ?\|", line).groups()
+        for _, _, table in PARTS for line in table.splitlines()[2:]]
 
 
 def test_minutes_by_hand():
@@ -24,28 +24,28 @@ def test_minutes_by_hand():
 
 
 def test_the_page_has_every_lesson_with_its_question_and_its_minutes():
-    assert [(number, question) for number, question, *_ in ROWS] == [
+    assert [(number, question) for number, question, *_ in LINES] == [
         (number, question) for number, _, question in contents()]
-    for number, _, reading, tasks, _ in ROWS:
+    for number, _, reading, tasks, _ in LINES:
         right = minutes(lesson(number).read_text())
         assert int(reading) % 5 == 0 and abs(int(reading) - right[0]) < 4 and int(tasks) == right[1], f"lesson {number}"
 
 
-def test_sums_are_those_of_the_rows():
-    for reading, tasks, rows in PARTS:
-        each = re.findall(r"\| (\d+) \| (\d+) \|[^|]*\|$", rows, re.M)
+def test_sums_are_those_of_the_lines():
+    for reading, tasks, table in PARTS:
+        each = re.findall(r"\| (\d+) \| (\d+) \|[^|]*\|$", table, re.M)
         assert [int(reading), int(tasks)] == [sum(map(int, column)) for column in zip(*each)]
     reading, tasks, _ = PARTS[0]
     exercises = {int(number): int(long) for number, long in
                  re.findall(r"^\| (\d+) \| `ex\d\d_\w+.py` \| \d of 5, (\d+), ", PAGE, re.M)}
     own = sum(exercises[number] for number in range(1, 13))
     assert f"({reading} minutes of reading and {tasks} of tasks), with exercises 1 to 12 ({own})" in PAGE
-    assert f"lessons 6, 7 and 8 ({sum(int(row[2]) for row in ROWS if row[0] in ('6', '7', '8'))})" in PAGE
+    assert f"lessons 6, 7 and 8 ({sum(int(line[2]) for line in LINES if line[0] in ('6', '7', '8'))})" in PAGE
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
-def test_a_lesson_ends_with_the_exercises_that_the_page_names(row):
-    number, *_, then = row
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line[0])
+def test_a_lesson_ends_with_the_exercises_that_the_page_names(line):
+    number, *_, then = line
     end = re.sub(r"\n#? ?", " ", lesson(number).read_text().rpartition("*Next:*")[2])
     named = re.findall(r"(\d+) \(", end.partition("Exercises:")[2])
     assert named == re.findall(r"\d+", then)

@@ -1,12 +1,12 @@
 """How many ways the dice can fall in a round, counted by hand: a walk that misses a branch, or takes one that cannot
 be, arrives at another number.
 
-All distributions here are without zeros, and what is certain is no branch. Say that after a text the draft overrates
-`over` tokens and underrates `under`. A draft token can be rejected if it is overrated, and is then replaced by one of
-the underrated; if all are accepted, any of the V tokens follows. The scan of node_rule.py flips a coin for a row
-that is reached and for no other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all are accepted, and
-over * under for every text before draft token i, each V^(gamma - i) times: the tokens after a rejected one had been
-drawn already.
+All distributions here are without zeros, and what is certain is no branch. Say that after a text the draft model
+overrates `over` tokens and underrates `under`. A draft token can be rejected if it is overrated, and is then replaced
+by one of the underrated; if all are accepted, any of the V tokens follows. The scan of node_rule.py flips a coin for a
+node that is reached and for no other. So a chain of gamma draft tokens has V^(gamma + 1) ways in which all are
+accepted, and over * under for every text before draft token i, each V^(gamma - i) times: the tokens after a rejected
+one had been drawn already.
 
 `verify` has no branch: it flips all coins at once, those after a rejection too, and each overrated token there has two
 ways to fall. That is dead randomness and more paths to the same distribution: 43 for 39 in a round of gamma 2.
@@ -78,7 +78,7 @@ def walked(target, drafter, new) -> int:
 
 
 def chain(draft_model, gamma):
-    """A tree of which every row has one child."""
+    """A tree of which every node has one child."""
     return TreeDrafter(draft_model, shape(*[1] * gamma))
 
 
@@ -109,22 +109,22 @@ def one_tree(target, draft_model, branches, how) -> int:
     p_target, q_draft = distributions_of(target), distributions_of(draft_model)
 
     def play(dice):
-        parents, texts, q_rows, level = [-1], [IDS], [torch.zeros_like(q_draft(IDS))], [0]
+        parents, texts, q_nodes, level = [-1], [IDS], [torch.zeros_like(q_draft(IDS))], [0]
         for branch in branches:
             above, level = level, []
-            for row in above:
-                left = q_draft(texts[row])
+            for node in above:
+                left = q_draft(texts[node])
                 for likeliest in left.topk(branch).indices.tolist():
                     x = likeliest if how == "chosen" else int(dice.pick(left[None]))
                     level.append(len(texts))
-                    parents.append(row)
-                    texts.append((*texts[row], x))
-                    q_rows.append(torch.eye(len(left), dtype=left.dtype)[x] if how == "chosen" else left)
+                    parents.append(node)
+                    texts.append((*texts[node], x))
+                    q_nodes.append(torch.eye(len(left), dtype=left.dtype)[x] if how == "chosen" else left)
                     if how == "without replacement":
                         left = left.index_fill(0, torch.tensor(x), 0.0)
                         left = left / left.sum()
         tokens, p_rows = torch.tensor([[text[-1] for text in texts]]), [p_target(text) for text in texts]
-        drafted = TreeDraft(tokens, torch.stack(q_rows)[None], torch.tensor([parents]))
+        drafted = TreeDraft(tokens, torch.stack(q_nodes)[None], torch.tensor([parents]))
         accepted, token = verify_tree(drafted, torch.stack(p_rows)[None], dice)
         return texts[int(accepted)], int(token)
     return walk(play)[1]

@@ -88,7 +88,7 @@ def test_two_texts_at_once():
 def test_at_its_ends_it_is_target_or_draft(deferral):
     never = -20.0 if deferral == "opt" else -1.0
     assert rounds(TABLE, run_of(ModelDrafter(DRAFT_MODEL, 2), cascade(deferral, never, verify)), [1, 0], 2)[2] < 1e-12
-    if deferral != "opt":               # where draft and target are far apart, opt keeps the draft with a = 1 or not
+    if deferral != "opt":               # where the two models are far apart, opt keeps the draft with a = 1 or not
         only = rounds(DRAFT_MODEL, run_of(ModelDrafter(DRAFT_MODEL, 2), cascade(deferral, 1.0, verify)), [1, 0], 2)
         assert only[2] < 1e-12
 

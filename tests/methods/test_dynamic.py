@@ -84,9 +84,9 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     drafter = DynamicDrafter(GPT_DRAFT_MODEL, StoppingRule(), 5)
     drafter.begin(text)
     drafter.read(text, [0, 1, 2], None)
-    assert len(set(map(id, drafter.of.values()))) == 3
+    assert len(set(map(id, drafter.rules.values()))) == 3
     for b, length in enumerate((3, 1, 0)):
-        drafter.of[b] = Until(length)
+        drafter.rules[b] = Until(length)
     dice.refill(5)
     draft = drafter.propose(text, Sampling(), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 1, 2], [-1, 0, -1, -1], [-1] * 4] and draft.steps == 3
@@ -95,14 +95,14 @@ def test_the_shorter_draft_of_two_lacks_the_rest():
     drafter.commit(draft, *draft.path(torch.tensor([1, 1, 0])), p_target, None, p_target.log())
     betas = acceptance(p_target[:, :-1], draft.q_draft[:, 1:]).tolist()
     for b, (length, accepted, judged) in enumerate(((3, 1, 2), (1, 1, 1), (0, 0, 0))):
-        sure, *told = drafter.of[b].told
+        sure, *told = drafter.rules[b].told
         assert len(sure) == length and told == [accepted, betas[b][:judged]]
-    drafter.of[1] = Until(3)
-    drafter.of[2] = Until(3)
+    drafter.rules[1] = Until(3)
+    drafter.rules[2] = Until(3)
     dice.refill(5)
     assert drafter.propose(text, Sampling(), dice, 10).parents.tolist() == [[-1, 0, 1, 2]] * 3        # all as long
     drafter.read(text, [1], None)
-    assert type(drafter.of[1]) is StoppingRule and type(drafter.of[0]) is Until    # a new request begins anew, alone
+    assert type(drafter.rules[1]) is StoppingRule and type(drafter.rules[0]) is Until  # a new request begins anew
 
 
 # What each rule decides.
@@ -188,8 +188,8 @@ def test_a_rule_is_told_what_was_judged_and_no_more(rule):
     for settings in ({}, WARM, {"temperature": 0}):
         drafter, text = DynamicDrafter(GPT_DRAFT_MODEL, Told(), 3), [4, 9]
         rounds = list(speculate(GPT, drafter, text, 20, rule=rule, **settings))
-        assert len(rounds) == len(drafter.of[0].told)
-        for done, (sure, accepted, betas) in zip(rounds, drafter.of[0].told):
+        assert len(rounds) == len(drafter.rules[0].told)
+        for done, (sure, accepted, betas) in zip(rounds, drafter.rules[0].told):
             judged = min(len(done.path) + 1, len(done.tokens) - 1)
             assert accepted == len(done.path)
             assert betas == pytest.approx(acceptance(done.p_target[:judged], done.q_draft[1:judged + 1]).tolist())

@@ -1,4 +1,4 @@
-"""The trees that are grown where the draft model is sure, against all rows there could be."""
+"""The trees that are grown where the draft model is sure, against all nodes there could be."""
 
 from functools import partial
 from itertools import product
@@ -28,17 +28,17 @@ def proposed(drafter, texts=TEXTS):
 
 
 def paths_of(draft, b):
-    """The tokens after the root of every row that text b has."""
+    """The tokens after the root of every node that text b has."""
     paths = {0: ()}
     tokens, parents, _ = of_text(draft, b)
-    for row, parent in enumerate(parents):
+    for node, parent in enumerate(parents):
         if parent >= 0:
-            paths[row] = (*paths[parent], tokens[row])
+            paths[node] = (*paths[parent], tokens[node])
     return set(paths.values()) - {()}
 
 
 def confidence(ids, path):
-    """The product of the draft's probabilities along it."""
+    """The product of the draft model's probabilities along it."""
     chance = 1.0
     for depth, token in enumerate(path):
         chance *= DRAFT_MODEL(torch.tensor([[*ids, *path[:depth]]]))[0, -1].softmax(-1)[token].item()
@@ -109,11 +109,11 @@ def test_parents_stand_first_and_the_best_child_before_its_siblings():
     draft = proposed(DynamicTree(DRAFT_MODEL, 8, 3))
     for b, ids in enumerate(TEXTS):
         tokens, parents, q_draft = of_text(draft, b)
-        assert all(parent < row for row, parent in enumerate(parents)) and parents.count(-1) == 1
+        assert all(parent < node for node, parent in enumerate(parents)) and parents.count(-1) == 1
         assert q_draft[0].sum() == 0 and (q_draft[1:].argmax(-1) == torch.tensor(tokens[1:])).all()
-        for row in range(1, len(tokens)):
-            elder = [other for other in range(1, row) if parents[other] == parents[row]]
-            assert not set(tokens[other] for other in elder) & {tokens[row]}
+        for node in range(1, len(tokens)):
+            elder = [other for other in range(1, node) if parents[other] == parents[node]]
+            assert not set(tokens[other] for other in elder) & {tokens[node]}
 
 
 def test_a_certain_draft_gives_a_chain_of_ties():
@@ -130,7 +130,7 @@ def test_a_certain_draft_gives_a_chain_of_ties():
 
 
 def test_a_gpt_reads_its_rows_after_their_own_parents():
-    """What the draft says of a row is what it says of the row's whole path."""
+    """What the draft model says of a node is what it says of the node's whole path."""
     model, ids = small_gpt(5, 1, 3), [2, 1, 4]
     text = Text([ids], 40, 5)
     drafter = DynamicTree(model, 9, 3)

@@ -1,4 +1,4 @@
-"""Early exit: the target goes on where the draft has left, in one cache. Without the wrapper the text is the same."""
+"""Early exit: the target goes on where the draft model left, in one cache. Without the wrapper the text is the same."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.generate import generate
-from nanospec.methods.draft_models.early_exit import EarlyExit, GoesOn, target_for
+from nanospec.methods.draft_models.early_exit import EarlyExit, ContinuingTarget, target_for
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
@@ -29,14 +29,14 @@ def exit_model():
 
 @pytest.fixture
 def counted(monkeypatch):
-    """How many rows have gone through each of the target's blocks."""
-    rows = [0] * 3
+    """How many nodes have gone through each of the target's blocks."""
+    nodes = [0] * 3
     for number, block in enumerate(TARGET.blocks):
         def counting(x, call, layer, number=number, forward=block.forward):
-            rows[number] += x.shape[1]
+            nodes[number] += x.shape[1]
             return forward(x, call, layer)
         monkeypatch.setattr(block, "forward", counting)
-    return rows
+    return nodes
 
 
 def begun(exit_model, prompts):
@@ -52,7 +52,7 @@ def begun(exit_model, prompts):
 
 @pytest.mark.parametrize("read", range(1, 5))
 def test_going_on_is_a_full_pass(exit_model, read):
-    """Of two texts, the first `read` of four rows have been through the first block: logits and cache as without."""
+    """Of two texts, the first `read` of four nodes have been through the first block: logits and cache as without."""
     prompts, last = [[1, 2, 3, 4], [5, 6]], torch.tensor([[4], [6]])
     drawn = torch.randint(11, (2, 3), generator=torch.Generator().manual_seed(read))
     tokens = torch.cat([last, drawn], 1)
@@ -60,7 +60,7 @@ def test_going_on_is_a_full_pass(exit_model, read):
     whole.length = torch.tensor([3, 1])
     expected, hidden = TARGET(tokens, whole, 8, layers=(1, 2))
     target, reader, text, cache = begun(exit_model, prompts)
-    reader.start(text, reader.lag, 8)                   # the draft reads token by token
+    reader.start(text, reader.lag, 8)                   # the draft model reads token by token
     for i in range(1, read):
         reader.step(tokens[:, i:i + 1], 8)
     cache.length = torch.tensor([3, 1])
@@ -74,7 +74,7 @@ def test_each_row_goes_through_each_block_once(exit_model, counted):
     drafter, rounds = ModelDrafter(exit_model, 3), 0
     for _ in speculate(target_for(TARGET, drafter), drafter, [1, 2, 3], 20):
         rounds += 1
-    assert counted == [2 + 4 * rounds] * 3              # the prompt, then four rows a round
+    assert counted == [2 + 4 * rounds] * 3              # the prompt, then four nodes a round
 
 
 def test_a_method_by_its_name_goes_on_too(exit_model, counted):
@@ -118,7 +118,7 @@ def test_only_this_very_target_goes_on(exit_model):
     for target, model in (small_gpt(11, 3, 5), exit_model), (table, small_learned("early_exit", table)):
         assert target_for(target, ModelDrafter(model, 3)) is target
     assert target_for(TARGET, ModelDrafter(small_gpt(11, 1, 2), 3)) is TARGET
-    assert isinstance(target_for(TARGET, TreeDrafter(exit_model, [-1, 0, 0])), GoesOn)
+    assert isinstance(target_for(TARGET, TreeDrafter(exit_model, [-1, 0, 0])), ContinuingTarget)
 
 
 @pytest.mark.parametrize("temperature", [0, 0.8])

@@ -27,7 +27,7 @@ def hidden_of(layer, ids):
 
 class Oracle(Drafter):
     """Drafts what the target would write, by the target's layers after `layer`, on the hidden states that it was told.
-    For tokens that the target has not read it computes them. careless: these rows are drawn from even odds, and are
+    For tokens that the target has not read it computes them. careless: these nodes are drawn from even odds, and are
     often rejected.
     """
 
@@ -46,14 +46,14 @@ class Oracle(Drafter):
 
     def propose(self, text, sampling, dice, kv_length, lag=0):
         texts = text.ids()
-        rows, q_draft = [texts], [torch.zeros(len(texts), text.vocab_size, dtype=torch.float64)]
-        for row in range(1, self.most + 1):
-            parents = rows[self.topology[row]]
+        nodes, q_draft = [texts], [torch.zeros(len(texts), text.vocab_size, dtype=torch.float64)]
+        for node in range(1, self.most + 1):
+            parents = nodes[self.topology[node]]
             q_draft.append(sampling(torch.stack([self.logits(b, ids) for b, ids in enumerate(parents)])))
-            if row in self.careless:
-                q_draft[row] = torch.ones_like(q_draft[row]) / text.vocab_size
-            rows.append([[*ids, token] for ids, token in zip(parents, dice.pick(q_draft[row]).tolist())])
-        tokens = torch.tensor([[ids[-1] for ids in path] for path in zip(*rows)])
+            if node in self.careless:
+                q_draft[node] = torch.ones_like(q_draft[node]) / text.vocab_size
+            nodes.append([[*ids, token] for ids, token in zip(parents, dice.pick(q_draft[node]).tolist())])
+        tokens = torch.tensor([[ids[-1] for ids in path] for path in zip(*nodes)])
         if self.topology in (CHAIN, PAIR):
             return Draft(tokens, torch.stack(q_draft, 1), 1)
         return TreeDraft(tokens, torch.stack(q_draft, 1), torch.tensor([self.topology] * len(texts)), 1)
@@ -114,14 +114,14 @@ def test_after_every_round_it_holds_the_hidden_states_of_the_committed_text(orac
 
 
 class KeepsRejected(Oracle):
-    """Takes every row's hidden states for the text's, accepted or not."""
+    """Takes every node's hidden states for the text's, accepted or not."""
 
     def commit(self, draft, path, count, p_target, hidden, logits):
         super().commit(draft, path, torch.full_like(count, self.most), p_target, hidden, logits)
 
 
 class OneLate(Oracle):
-    """Takes a row's hidden states for those of the next token."""
+    """Takes a node's hidden states for those of the next token."""
 
     def commit(self, draft, path, count, p_target, hidden, logits):
         super().commit(draft, path, count, p_target, hidden.roll(1, 1), logits)

@@ -5,9 +5,10 @@ import torch
 
 from lessons.oracles import Mixture
 from lessons.recurrent import small_recurrent
-from nanospec.methods.draft_models.early_exit import FirstBlocks, GoesOn
+from nanospec.methods.draft_models.early_exit import ExitModel, ContinuingTarget
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.penalties import Penalised
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS
@@ -17,10 +18,11 @@ EXIT = small_learned("early_exit", GPT)
 MODELS = {
     "table": TableModel(11, 4, zeros=0),
     "mixture": Mixture(TableModel(11, 4, zeros=0), TableModel(11, 7, zeros=0), lambda q, p: (q + 2 * p) / 3),
-    "first blocks": FirstBlocks(EXIT),
-    "target of first blocks": GoesOn(EXIT.reader(2)),
+    "first blocks": ExitModel(EXIT),
+    "target of first blocks": ContinuingTarget(EXIT.reader(2)),
     "ragged": Ragged(GPT, None),
     "grammar": Constrained(GPT, Grammar(torch.tensor([[1, 0, *[1] * 9], [0, -1, *[1] * 9]]))),
+    "penalties": Penalised(GPT, 1.3, 0.2, 0.5),
     "another tokenizer": OtherTokenizer(small_gpt(8, 2, 3), tables_of(ITS, OURS, 11)),
     "states": small_recurrent(11, 3, 5, attention=[1]),
 }

@@ -1,4 +1,4 @@
-"""Lookahead decoding: the window, its n-grams and their rows are what the paper says, by a slow version that spells
+"""Lookahead decoding: the window, its n-grams and their nodes are what the paper says, by a slow version that spells
 every column out; and what they are good for."""
 
 import pytest
@@ -26,7 +26,7 @@ def test_rounds_that_accept_an_ngram_of_the_pool_are_exact():
         drafter, tokens = Lookahead(2, 3, 2), ()
         for done in speculate(FULL, drafter, [1, 0], 3, dice=dice, **settings):
             tokens += (*done.emitted,)
-            pooled.update([tokens] * any(row > max(drafter.of[0].ends) for row in done.path))
+            pooled.update([tokens] * any(node > max(drafter.columns[0].ends) for node in done.path))
         return tokens
     assert max(distance(walk(play)[0], target_distribution(FULL, [1, 0], 3, **settings))) < 1e-12
     assert pooled
@@ -61,7 +61,7 @@ class Slow:
 @pytest.mark.parametrize("target", [FULL, GPT], ids=["table", "GPT"])
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_tree_is_the_papers_window_and_its_ngrams_and_the_mask_is_its_mask(target, sizes, settings):
-    """Every round's tree has the slow version's rows and no others; p_target is that of each row's own path."""
+    """Every round's tree has the slow version's nodes and no others; p_target is that of each node's own path."""
     for seed, ids in enumerate([[1], [2, 0, 2, 0, 2, 0, 2], [0, 1, 2, 2, 1]]):
         slow, text = Slow(target, ids, *sizes), list(ids)
         for done in speculate(target, Lookahead(*sizes), ids, 11, seed=seed, **settings):
@@ -82,11 +82,11 @@ def test_the_example_of_the_docstring():
     drafter, text = Lookahead(2, 3, 1), Text([[0, 0, 1]], 9, 9)
     drafter.begin(text)
     drafter.read(text, [0], None)
-    drafter.of[0].levels = [[1, 2], [3, 4]]
+    drafter.columns[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert draft.tokens.tolist() == [[1, 1, 3, 2, 4]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
     drafter.commit(draft, *draft.path(torch.tensor([0])), torch.eye(9)[None, [1, 3, 5, 4, 6]], None, None)
-    assert drafter.of[0].levels == [[3, 4], [5, 6]] and drafter.of[0].pool == {1: [[3, 5]], 2: [[4, 6]]}
+    assert drafter.columns[0].levels == [[3, 4], [5, 6]] and drafter.columns[0].pool == {1: [[3, 5]], 2: [[4, 6]]}
     draft = drafter.propose(text, None, None, 0)            # 3 5 stands in the window, too
     assert draft.tokens.tolist() == [[1, 3, 5, 4, 6]] and draft.parents.tolist() == [[-1, 0, 1, 1, 3]]
 
@@ -95,17 +95,17 @@ def test_every_text_of_a_batch_has_a_window_and_a_pool_of_its_own():
     drafter, text = Lookahead(2, 3, 1), Text([[1, 2, 3, 4], [5]], 9, 9)
     drafter.begin(text)
     drafter.read(text, [0, 1], None)
-    assert [drafter.of[b].levels for b in (0, 1)] == [[[2, 3], [3, 4]], [[5, 5], [5, 5]]]
-    drafter.of[0].levels = [[1, 2], [3, 4]]
+    assert [drafter.columns[b].levels for b in (0, 1)] == [[[2, 3], [3, 4]], [[5, 5], [5, 5]]]
+    drafter.columns[0].levels = [[1, 2], [3, 4]]
     draft = drafter.propose(text, None, None, 0)
     assert of_text(draft, 0)[:2] == ([4, 1, 3, 2, 4], [-1, 0, 1, 1, 3])
-    assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share rows
+    assert of_text(draft, 1)[:2] == ([5, 5, 5, 5, 0], [-1, 0, 1, 2, -1])     # columns that begin alike share nodes
     answers = torch.eye(9)[None, [0, 1, 6, 7, 8]].repeat(2, 1, 1)
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), answers, None, None)
-    pools = [drafter.of[b].pool for b in (0, 1)]
+    pools = [drafter.columns[b].pool for b in (0, 1)]
     assert pools == [{1: [[3, 6]], 2: [[4, 8]]}, {5: [[5, 7]]}]             # of one that is kept, the newer
     drafter.read(text, [0], None)                                           # a new request in row 0 alone
-    assert drafter.of[0].pool == {} and drafter.of[1].pool == pools[1]
+    assert drafter.columns[0].pool == {} and drafter.columns[1].pool == pools[1]
 
 
 class Circle(TableModel):

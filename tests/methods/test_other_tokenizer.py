@@ -65,7 +65,7 @@ def test_the_text_that_looks_like_end_of_text_is_not_it():
 
 @pytest.fixture
 def folder(tmp_path):
-    """The draft's tokenizer as others keep it."""
+    """The draft model's tokenizer as others keep it."""
     pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
     save_tokenizer(ITS, tmp_path)
     (tmp_path / "config.json").write_text(f'{{"eos_token_id": {ITS.end_of_text}}}')

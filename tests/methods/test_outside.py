@@ -27,7 +27,7 @@ def rows(tokens: list[int]) -> torch.Tensor:
 
 
 def judged(rule, draft, p_target) -> tuple[list[list[int]], list[int]]:
-    """The accepted rows of each text, and the token that follows."""
+    """The accepted nodes of each text, and the token that follows."""
     dice = Dice(range(len(draft.tokens)))
     dice.refill(3 * draft.tokens.shape[1])
     accepted, token = rule(draft, p_target, dice)
@@ -35,7 +35,7 @@ def judged(rule, draft, p_target) -> tuple[list[list[int]], list[int]]:
     return [its[1:n + 1] for its, n in zip(path.tolist(), count.tolist())], token.tolist()
 
 
-# Drafts, what the target says after each row, and what is written, with vLLM's names of its tests.
+# Drafts, what the target says after each node, and what is written, with vLLM's names of its tests.
 VLLM = {"perfect match": ([[1, 2, 3]], [[1, 2, 3, 4]], [[1, 2, 3, 4]]),
         "early mismatch": ([[1, 2, 3]], [[1, 5, 3, 4]], [[1, 5]]),
         "multiple sequences": ([[1, 2], [3]], [[1, 2, 5], [3, 4]], [[1, 2, 5], [3, 4]]),
@@ -59,7 +59,7 @@ def test_chains_of_vllm_and_transformers(name, rule):
         q_draft[b, 1:len(its) + 1] = rows(its) if its else 0
         p_target[b, :len(after)] = rows(after)
     accepted, token = judged(rule, Draft(tokens, q_draft), p_target)
-    assert [[tokens[b, row].item() for row in path] + [token[b]] for b, path in enumerate(accepted)] == expected
+    assert [[tokens[b, node].item() for node in path] + [token[b]] for b, path in enumerate(accepted)] == expected
 
 
 @pytest.mark.parametrize("rule", ON_TREES, ids=lambda rule: rule.__name__)
@@ -85,12 +85,12 @@ def test_eagles_tree():
     """Rows of each depth as EAGLE lays them out, and what each attends to: its path's beginnings."""
     topology = published(EAGLE)
     paths: list[tuple[int, ...]] = [()]
-    for row, parent in enumerate(topology[1:], 1):
-        paths.append((*paths[parent], topology[1:row].count(parent)))
+    for node, parent in enumerate(topology[1:], 1):
+        paths.append((*paths[parent], topology[1:node].count(parent)))
     assert sorted(paths[1:]) == sorted(map(tuple, EAGLE))
     assert [sum(len(path) == depth for path in paths) for depth in range(6)] == [1, 4, 8, 8, 3, 2]
     parents = torch.tensor([topology])
     seen = TreeDraft(torch.zeros_like(parents), torch.ones(1, 26, 2), parents).ancestors[0]
-    for row, path in enumerate(paths):
-        found = {paths[other] for other in seen[row].nonzero()[:, 0].tolist()}
+    for node, path in enumerate(paths):
+        found = {paths[other] for other in seen[node].nonzero()[:, 0].tolist()}
         assert found == {path[:n] for n in range(len(path) + 1)}

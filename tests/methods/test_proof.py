@@ -43,7 +43,7 @@ def test_hidden_randomness_is_noticed():
 
 
 def test_a_walk_that_finds_no_end_says_so():
-    """A rule that draws for rows that do not exist: 2^20 paths."""
+    """A rule that draws for nodes that do not exist: 2^20 paths."""
     with pytest.raises(AssertionError, match="more than 1,000 paths, and 20 decisions .* drawn where nobody looks"):
         walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(20)]), most=1_000)
     assert walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(10)]), most=1_024)[1] == 1_024
@@ -58,7 +58,7 @@ def test_what_is_wrong_says_where():
     likeliest = int(FULL(torch.tensor([[1, 0]]))[0, -1].argmax())
     assert off.where.startswith(f"after [1, 0] comes ({likeliest},) with a probability of 1.000000000, and 0.")
     off = caches(GPT4, small_gpt(4, 1, 5), ModelDrafter(GPT_DRAFT_MODEL4, 2), [[1, 0]], 12)
-    assert off.where.startswith("the q_draft of row ")
+    assert off.where.startswith("the q_draft of node ")
 
 
 def test_weights_that_are_no_weights_are_noticed():

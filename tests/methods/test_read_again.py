@@ -14,7 +14,7 @@ from nanospec.methods.models.by_string import ReadText
 from nanospec.methods.stack import Stack
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
-from nanospec.serving.conversation import Listening
+from nanospec.serving.conversation import RecordingDrafter
 from nanospec.speculate import ModelDrafter
 from tests.proof.compare import Batch
 
@@ -124,7 +124,7 @@ def test_strings_are_read_from_where_they_differ():
 @pytest.mark.parametrize("snapshots", [None, 4])
 def test_recurrent_states_in_a_batch_read_again_what_was_accepted(snapshots):
     """Of each text by itself: with replay the accepted tokens and the one before them, after a rejection; with a state
-    for each row of a draft nothing.
+    for each node of a draft nothing.
     """
     target, draft_model = small_recurrent(4, 2, 3, (0,), snapshots), small_recurrent(4, 1, 4, (), 4)
     batch, dice = Batch(target, ModelDrafter(draft_model, 3), [[1, 2, 3], [2]], 90), Dice([1, 2])
@@ -143,15 +143,15 @@ def test_recurrent_states_in_a_batch_read_again_what_was_accepted(snapshots):
 
 def test_hidden_states_are_kept_along_a_path_with_gaps():
     """Rows 0, 2 and 5 of a tree were accepted; then a chain of one more; then the text goes back."""
-    listening, hidden = Listening(ModelDrafter(DRAFT_MODEL, 1)), torch.arange(7 * 2.0).view(1, 7, 1, 2)
-    listening.hear(hidden[:, :2])
-    listening.hear(hidden, torch.tensor([[0, 2, 5, 1, 3, 4, 6]]), torch.tensor([2]))
-    listening.hear(hidden + 100, torch.tensor([[0, 1, 2, 3, 4, 5, 6]]), torch.tensor([1]))
+    recording, hidden = RecordingDrafter(ModelDrafter(DRAFT_MODEL, 1)), torch.arange(7 * 2.0).view(1, 7, 1, 2)
+    recording.record(hidden[:, :2])
+    recording.record(hidden, torch.tensor([[0, 2, 5, 1, 3, 4, 6]]), torch.tensor([2]))
+    recording.record(hidden + 100, torch.tensor([[0, 1, 2, 3, 4, 5, 6]]), torch.tensor([1]))
     wanted = torch.cat([hidden[0, :2], hidden[0, [0, 2, 5]], hidden[0, :2] + 100])
-    assert torch.equal(listening.heard()[0], wanted)
-    listening.forget_after(4)
-    listening.hear(hidden + 200, torch.tensor([[0, 3, 6, 1, 2, 4, 5]]), torch.tensor([1]))
-    assert torch.equal(listening.heard()[0], torch.cat([wanted[:4], hidden[0, [0, 3]] + 200]))
+    assert torch.equal(recording.recorded()[0], wanted)
+    recording.forget_after(4)
+    recording.record(hidden + 200, torch.tensor([[0, 3, 6, 1, 2, 4, 5]]), torch.tensor([1]))
+    assert torch.equal(recording.recorded()[0], torch.cat([wanted[:4], hidden[0, [0, 3]] + 200]))
 
 
 def test_a_recurrent_text_without_a_cache_shows_its_hidden_states():

@@ -63,7 +63,7 @@ def test_a_state_is_linear_attention_with_a_decay():
 
 @ways
 def test_greedy_text_and_what_is_read_again(snapshots):
-    """A state for each of the 5 rows of a draft reads nothing again. Replay reads each accepted token again at most
+    """A state for each of the 5 nodes of a draft reads nothing again. Replay reads each accepted token again at most
     once, and no other. With too few states the text is the same.
     """
     target, draft_model = pair(snapshots)

@@ -24,7 +24,7 @@ P = torch.tensor([[[.5, .3, .2], [.05, .9, .05], [1., 0, 0], [.4, .4, .2]]], dty
 
 
 def decided(rule, drafted, parents=None, **settings):
-    """(last accepted row, token that follows) with u = .99, for one text whose first row is token 0."""
+    """(last accepted node, token that follows) with u = .99, for one text whose first node is token 0."""
     n = 1 + len(drafted)
     exist = torch.tensor([parents or range(-1, n - 1)]) >= 0
     of = torch.tensor([[0, *drafted]]), exist[:, :, None] * torch.full((3,), 1 / 3)
@@ -61,7 +61,7 @@ def test_texts_of_a_batch_are_judged_each_by_itself():
 def test_of_two_long_paths_the_likelier_one():
     assert decided(typical, [0, 1], [-1, 0, 0], most=0) == (1, 2)
     assert decided(typical, [1, 0], [-1, 0, 0], most=0) == (2, 0)
-    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a row that the text lacks is none
+    assert decided(typical, [1, 1, 0], [-1, 0, 1, -1], most=0) == (2, 0)        # a node that the text lacks is none
 
 
 def test_it_is_not_lossless():

@@ -33,21 +33,21 @@ class Table:
 
 
 def judged(topology, target, draft_model, way, rule=verify_traversal):
-    """The distribution of (the path's tokens and the one after it, which row was accepted), draws and all."""
+    """The distribution of (the path's tokens and the one after it, which node was accepted), draws and all."""
     def play(dice):
-        paths, rows, left, parents = [()], [torch.zeros(draft_model.V, dtype=torch.float64)], {}, list(topology)
-        for row, parent in enumerate(topology[1:], 1):
-            q_draft = left.get(parent, draft_model(paths[parent])) if paths[parent] is not None else rows[0]
-            if not q_draft.sum() > 0:                           # nothing to draw: the row is lacking
-                paths, rows, parents[row] = [*paths, None], [*rows, rows[0]], -1
+        paths, nodes, left, parents = [()], [torch.zeros(draft_model.V, dtype=torch.float64)], {}, list(topology)
+        for node, parent in enumerate(topology[1:], 1):
+            q_draft = left.get(parent, draft_model(paths[parent])) if paths[parent] is not None else nodes[0]
+            if not q_draft.sum() > 0:                           # nothing to draw: the node is lacking
+                paths, nodes, parents[node] = [*paths, None], [*nodes, nodes[0]], -1
                 continue
             token = int(q_draft.argmax()) if way == CHOSEN else int(dice.pick(q_draft[None]))
             taken = q_draft.index_fill(0, torch.tensor(token), 0.0)
-            rows.append((q_draft - taken) / q_draft[token] if way == CHOSEN else q_draft / q_draft.sum())
+            nodes.append((q_draft - taken) / q_draft[token] if way == CHOSEN else q_draft / q_draft.sum())
             paths.append((*paths[parent], token))
             left[parent] = q_draft if way == INDEPENDENT else taken
         tokens = torch.tensor([[path[-1] if path else 0 for path in paths]])
-        q_draft = torch.stack(rows)[None]
+        q_draft = torch.stack(nodes)[None]
         chain = topology == list(range(-1, len(topology) - 1))
         drafted = Draft(tokens, q_draft) if chain else TreeDraft(tokens, q_draft, torch.tensor([parents]))
         accepted, token = rule(drafted, torch.stack([target(path or ()) for path in paths])[None], dice)

@@ -1,4 +1,4 @@
-"""Chains of different lengths in one batch: the last rows of the shorter ones are lacking, with a q_draft of zeros.
+"""Chains of different lengths in one batch: the last nodes of the shorter ones are lacking, with a q_draft of zeros.
 Under every rule a text is judged as its own chain alone would be.
 """
 
@@ -32,8 +32,8 @@ def chain_of(longest: int, own: int, seed: int) -> tuple[Draft, torch.Tensor]:
     tokens = torch.cat([torch.zeros(1, 1, dtype=torch.int64),
                         q_draft[:, 1:].flatten(0, 1).multinomial(1, generator=made).view(1, -1)
                         if longest else torch.zeros(1, 0, dtype=torch.int64)], 1)
-    for row in range(own + 1, longest + 1):
-        tokens[0, row] = p_target[0, row - 1].argmax()
+    for node in range(own + 1, longest + 1):
+        tokens[0, node] = p_target[0, node - 1].argmax()
     q_draft[:, 0] = q_draft[:, own + 1:] = 0
     return Draft(tokens, q_draft), p_target
 
@@ -41,8 +41,8 @@ def chain_of(longest: int, own: int, seed: int) -> tuple[Draft, torch.Tensor]:
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("longest, own", LENGTHS)
 def test_what_a_chain_lacks_is_never_accepted_and_changes_nothing(longest, own, name):
-    """The distribution of (last accepted row, token that follows), walked, of the chain with rows that it lacks and of
-    the chain without them.
+    """The distribution of (last accepted node, token that follows), walked, of the chain with nodes that it lacks and
+    of the chain without them.
     """
     seen = set()
     for seed in range(8):

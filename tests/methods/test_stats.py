@@ -129,13 +129,13 @@ def test_pit_is_uniform_only_for_the_distribution_itself():
     bins = {}
     for name, drawn_from in (("target", p_target), ("draft", q_draft)):
         drawn = torch.multinomial(drawn_from, 1)[:, 0]
-        for order, by in (("by what the draft favours", score), ("by id", torch.arange(6.0).expand(4000, 6))):
+        for order, by in (("by what the draft model favours", score), ("by id", torch.arange(6.0).expand(4000, 6))):
             values = pit(drawn, p_target, by, u)
             assert 0 <= values.min() and values.max() < 1
             fit = goodness_of_fit(Counter((values * 16).long().tolist()), {i: 1 / 16 for i in range(16)})
             bins[name, order] = fit.p_value
-    assert bins["target", "by what the draft favours"] > .01 and bins["target", "by id"] > .01
-    assert bins["draft", "by what the draft favours"] < 1e-9
+    assert bins["target", "by what the draft model favours"] > .01 and bins["target", "by id"] > .01
+    assert bins["draft", "by what the draft model favours"] < 1e-9
     assert bins["draft", "by id"] > .01                             # blind: an id says nothing about the error
 
 

@@ -51,7 +51,7 @@ def candidates(ids, past, count, tree, longest, least):
 
 
 def drafted(drafter, texts, lengths):
-    """Tokens, parents of each text's own rows, after so much of each; what stands beyond a length is rubbish."""
+    """Tokens, parents of each text's own nodes, after so much of each; what stands beyond a length is rubbish."""
     text = Text(texts, 3, 10)
     drafter.begin(text)
     drafter.read(text, range(len(texts)), None)
@@ -107,7 +107,7 @@ def test_worked_examples(ids, settings, tokens, parents):
 
 
 def test_a_row_is_accepted_as_often_as_the_target_would_have_written_its_path():
-    """Expected tokens accepted in the first round: for every row, the product of p_target along its path."""
+    """Expected tokens accepted in the first round: for every node, the product of p_target along its path."""
     drafter, ids = SuffixDrafter(6, PAST, tree=True, longest=1), [0, 1, 2, 0, 2, 0]
     found, _ = walk(lambda dice: len(next(speculate(FULL, drafter, ids, 9, 0.7, dice=dice)).path))
     done, chance = next(speculate(FULL, drafter, ids, 9, 0.7)), [1.0]
@@ -120,14 +120,14 @@ def test_a_row_is_accepted_as_often_as_the_target_would_have_written_its_path():
 
 @each_text
 def matched(tokens, parents, q_draft, p_target, dice):
-    """One draw for each row: where a child is what was drawn, on with it."""
-    row = 0
+    """One draw for each node: where a child is what was drawn, on with it."""
+    node = 0
     while True:
-        token = int(dice.pick(p_target[row][None]))
-        child = next((i for i, parent in enumerate(parents) if parent == row and tokens[i] == token), None)
+        token = int(dice.pick(p_target[node][None]))
+        child = next((i for i, parent in enumerate(parents) if parent == node and tokens[i] == token), None)
         if child is None:
-            return row, torch.eye(p_target.shape[1], dtype=p_target.dtype)[token]
-        row = child
+            return node, torch.eye(p_target.shape[1], dtype=p_target.dtype)[token]
+        node = child
 
 
 @pytest.mark.parametrize("drafter", [PromptLookup(3), SuffixDrafter(3, PAST, tree=True)])
@@ -150,7 +150,7 @@ def test_a_text_that_was_written_before_is_written_again_in_fewer_calls():
 
 
 def test_a_past_that_was_drawn_with_the_same_dice_makes_the_text_wrong():
-    """What no walk sees: the draft knows how the coin will fall. With other seeds all is well."""
+    """What no walk sees: the drafter knows how the coin will fall. With other seeds all is well."""
     ids, seeds, distances = [0, 1, 2], 250, []
     for shift in 0, 10 ** 6:
         seen = Counter()

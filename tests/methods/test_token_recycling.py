@@ -15,10 +15,10 @@ TOPOLOGY = [-1, 0, 0, 1, 1, 2]
 
 
 def answers(*likeliest: tuple[int, int]) -> torch.Tensor:
-    """Logits (1, n, 6): after each row these two are the likeliest."""
+    """Logits (1, n, 6): after each node these two are the likeliest."""
     logits = torch.zeros(1, len(likeliest), 6)
-    for row, (first, second) in enumerate(likeliest):
-        logits[0, row, first], logits[0, row, second] = 2.0, 1.0
+    for node, (first, second) in enumerate(likeliest):
+        logits[0, node, first], logits[0, node, second] = 2.0, 1.0
     return logits
 
 
@@ -48,7 +48,7 @@ def test_what_the_target_held_likely_after_a_token_is_drafted_when_the_token_com
     assert (tokens, parents) == ([2, 4, 3], [-1, 0, 0]) and q_draft.tolist() == torch.eye(6)[[2, 4, 3]].mul(
         torch.tensor([[0.0], [1], [1]])).tolist()
     told(drafter, text, answers((5, 4), (5, 4), (5, 4)))
-    assert drafter.of[0] == {0: [1, 2], 1: [3, 4], 2: [5, 4], 3: [5, 4], 4: [5, 4]}     # and nothing is forgotten
+    assert drafter.likeliest[0] == {0: [1, 2], 1: [3, 4], 2: [5, 4], 3: [5, 4], 4: [5, 4]}  # nothing is forgotten
 
 
 def test_the_newest_answer_stands_and_every_text_has_a_table_of_its_own():
@@ -56,22 +56,22 @@ def test_the_newest_answer_stands_and_every_text_has_a_table_of_its_own():
     logits = torch.cat([answers((1, 2)), answers((3, 4))])
     draft = drafter.propose(text, None, None, 0)
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), logits.softmax(-1), None, logits)
-    assert drafter.of == {0: {0: [1, 2]}, 1: {1: [3, 4]}}
+    assert drafter.likeliest == {0: {0: [1, 2]}, 1: {1: [3, 4]}}
     draft = drafter.propose(text, None, None, 0)
     logits = torch.cat([answers((5, 1), (0, 1), (0, 1)), answers((3, 5), (0, 1), (0, 1))])
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), logits.softmax(-1), None, logits)
-    assert drafter.of[0] == {0: [5, 1], 1: [0, 1], 2: [0, 1]} and drafter.of[1][1] == [3, 5]
+    assert drafter.likeliest[0] == {0: [5, 1], 1: [0, 1], 2: [0, 1]} and drafter.likeliest[1][1] == [3, 5]
     drafter.read(text, [0], None)
-    assert drafter.of[0] == {} and drafter.of[1]                                        # a new request in row 0
+    assert drafter.likeliest[0] == {} and drafter.likeliest[1]                          # a new request in row 0
 
 
 def test_a_row_that_a_text_lacks_teaches_nothing():
     drafter, text = begun([0], [1])
-    drafter.of[0] = {0: [1, 2]}
-    draft = drafter.propose(text, None, None, 0)                    # text 1 has row 0 alone, the others are padding
+    drafter.likeliest[0] = {0: [1, 2]}
+    draft = drafter.propose(text, None, None, 0)                    # text 1 has node 0 alone, the others are padding
     logits = torch.cat([answers((1, 2), (3, 4), (4, 3)), answers((3, 4), (5, 4), (5, 4))])
     drafter.commit(draft, *draft.path(torch.tensor([0, 0])), logits.softmax(-1), None, logits)
-    assert drafter.of[1] == {1: [3, 4]}
+    assert drafter.likeliest[1] == {1: [3, 4]}
 
 
 def test_at_temperature_0_there_are_runners_up_and_it_drafts_more_than_a_chain():

@@ -31,7 +31,7 @@ def depths_of(topology: Topology) -> list[int]:
 
 
 def every_tree(children: int, size: int, depth: int) -> set[frozenset]:
-    """All trees of `size` rows, a row being the ranks along its path. Slow and obvious."""
+    """All trees of `size` nodes, a node being the ranks along its path. Slow and obvious."""
     trees = {frozenset({()})}
     for _ in range(size - 1):
         trees = {tree | {path + (i,)} for tree in trees for path in tree for i in range(children)
@@ -47,18 +47,18 @@ def chance_of(path: Sequence[int], accepted: Sequence[float]) -> float:
 
 
 def greedy_tokens(accepted: Sequence[float], size: int, depth: int) -> float:
-    """The next row is always the one whose path is likeliest to be accepted, by a heap.
+    """The next node is always the one whose path is likeliest to be accepted, by a heap.
 
-    Where `accepted` falls, a row ranks after its parent and its elder sibling, so the likeliest rows form a tree, and
+    Where `accepted` falls, a node ranks after its parent and its elder sibling, so the likeliest nodes form a tree, and
     no other has more. It goes where listing every tree does not.
     """
-    expected, rows, number = 1.0, 1, count()
-    heap = [(-accepted[0], next(number), 0, 2, 1.0)]            # less a row's chance; its rank, depth, parent's chance
-    while rows < size and heap:
+    expected, nodes, number = 1.0, 1, count()
+    heap = [(-accepted[0], next(number), 0, 2, 1.0)]            # less a node's chance; its rank, depth, parent's chance
+    while nodes < size and heap:
         minus_chance, _, i, level, parent = heapq.heappop(heap)
         if level > depth:
             continue
-        expected, rows = expected - minus_chance, rows + 1
+        expected, nodes = expected - minus_chance, nodes + 1
         heapq.heappush(heap, (minus_chance * accepted[0], next(number), 0, level + 1, -minus_chance))
         if i + 1 < len(accepted):
             heapq.heappush(heap, (-parent * accepted[i + 1], next(number), i + 1, level, parent))
@@ -150,7 +150,7 @@ def test_best_size():
 
 
 def test_the_best_chain_is_the_formula_of_a_chain():
-    seconds = {rows: 1 + .05 * (rows - 1) for rows in range(1, 10)}
+    seconds = {nodes: 1 + .05 * (nodes - 1) for nodes in range(1, 10)}
     topology, rate = best_size([.8], seconds, .1, range(1, 10))
     assert topology == shape(*[1] * (len(topology) - 1))
     best = max(expected_tokens(.8, n - 1) / ((n - 1) * .1 + seconds[n]) for n in seconds)
@@ -160,11 +160,11 @@ def test_the_best_chain_is_the_formula_of_a_chain():
 @pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
 @pytest.mark.parametrize("size, depth", [(4, None), (6, 3), (9, None)])
 def test_expected_tokens_are_what_a_round_emits(size, depth, rule):
-    """Draft tokens that are chosen, the same three after every row, before a target that always thinks the same: the
+    """Draft tokens that are chosen, the same three after every node, before a target that always thinks the same: the
     expected tokens of the tree are those of the walk, exactly."""
     p_target = torch.tensor([.6, .2, .1, .1], dtype=torch.float64)
     expected, topology = best_tree(p_target[:3].tolist(), size, depth)
-    tokens = [3] + [topology[:row].count(parent) for row, parent in enumerate(topology[1:], 1)]      # a child's rank
+    tokens = [3] + [topology[:node].count(parent) for node, parent in enumerate(topology[1:], 1)]      # a child's rank
     q_draft = torch.eye(4, dtype=torch.float64)[tokens]
     q_draft[0] = 0
     draft = TreeDraft(torch.tensor([tokens]), q_draft[None], torch.tensor([topology]))

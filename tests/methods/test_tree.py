@@ -1,4 +1,4 @@
-"""Trees that a draft model drafts: in which order, which rows a text lacks, and what several children are good for."""
+"""Trees that a draft model drafts: in which order, which nodes a text lacks, and what several children are good for."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import MOST_ROWS, RequestError
+from nanospec.errors import MOST_NODES, RequestError
 from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.drawn import TopTree, TreeDrafter, in_drawing_order
 from nanospec.methods.trees.node_rule import verify_tree
@@ -30,19 +30,19 @@ def test_rows_stand_in_the_order_in_which_they_are_drawn():
     made = random.Random(1)
     for _ in range(200):
         deep = made.choice([1, 2, 30])
-        topology = [-1] + [made.randrange(max(0, row - deep), row) for row in range(1, made.randint(2, 25))]
+        topology = [-1] + [made.randrange(max(0, node - deep), node) for node in range(1, made.randint(2, 25))]
 
-        def birth(row):
-            """The ranks on the way to a row: two trees are the same if they have the same of these."""
-            return (*birth(topology[row]), topology[1:row].count(topology[row])) if row else ()
+        def birth(node):
+            """The ranks on the way to a node: two trees are the same if they have the same of these."""
+            return (*birth(topology[node]), topology[1:node].count(topology[node])) if node else ()
 
-        def turn(row):
+        def turn(node):
             """When it is drawn: its depth, its rank, its parent's turn."""
-            return (len(birth(row)), birth(row)[-1], turn(topology[row])) if row else ()
+            return (len(birth(node)), birth(node)[-1], turn(topology[node])) if node else ()
 
         expected = sorted(range(1, len(topology)), key=turn)
         ours = in_drawing_order(topology)
-        assert [topology[row] and 1 + expected.index(topology[row]) for row in expected] == ours[1:]
+        assert [topology[node] and 1 + expected.index(topology[node]) for node in expected] == ours[1:]
 
 
 def test_the_likeliest_tokens_follow_each_row_the_best_first():
@@ -55,7 +55,7 @@ def test_the_likeliest_tokens_follow_each_row_the_best_first():
 
 
 def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
-    """Where there are fewer tokens than rows, the text lacks the rest."""
+    """Where there are fewer tokens than nodes, the text lacks the rest."""
     ids = next([a, b] for a in range(3) for b in range(3) if DRAFT_MODEL(torch.tensor([[a, b]]))[0, -1].isinf().sum()
                == 1)
     text, drafter = Text([ids], 9, 3), TopTree(DRAFT_MODEL, [-1, 0, 0, 0])
@@ -77,8 +77,8 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
     draft = drafter.propose(text, SamplingByRow([Sampling(0), Sampling(1.0)]), dice, 10)
     assert draft.parents.tolist() == [[-1, 0, 0, 1, 2, 2, 3]] * 2 and draft.steps == 3
     assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [[0, 1, 1, 1, 1, 1, 1]] * 2
-    assert dice.column == 6                             # a uniform for every row
-    assert [level.rows.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]    # rows with children
+    assert dice.column == 6                             # a uniform for every node
+    assert [level.nodes.tolist() for level in drafter.levels] == [[0], [1, 2], [3]]   # nodes with children
     for b, elder, younger in (0, 1, 2), (0, 4, 5), (1, 1, 2), (1, 4, 5):
         first, second = draft.q_draft[b, elder], draft.q_draft[b, younger]
         again = first if b else torch.ones(11, dtype=torch.float64)
@@ -89,7 +89,7 @@ def test_siblings_are_drawn_from_what_the_elder_ones_left():
 
 def test_the_rows_that_a_text_lacks():
     """Of five siblings over three tokens two, and all that would follow these. A token that q_draft lacks comes last,
-    and after it all are tried. Drawn independently no row is lacking.
+    and after it all are tried. Drawn independently no node is lacking.
     """
     text = Text([[0, 1], [1, 2]], 9, 3)
     topology = [-1, 0, 0, 0, 0, 0, 3, 4]
@@ -101,12 +101,12 @@ def test_the_rows_that_a_text_lacks():
         draft = drafter.propose(text, Sampling(1.0), dice, 10)
         there = [0, 1, 1, 1, 1, 1, 1, 1] if independent else [0, 1, 1, 1, 0, 0, 1, 0]
         assert draft.q_draft.sum(-1).round(decimals=9).tolist() == [there] * 2
-        assert draft.parents.tolist() == [[own if row else -1 for own, row in zip(topology, there)]] * 2
+        assert draft.parents.tolist() == [[own if node else -1 for own, node in zip(topology, there)]] * 2
         assert independent or draft.tokens[:, 1:4].sort().values.tolist() == [[0, 1, 2]] * 2
 
 
 def test_as_many_siblings_as_tokens_cover_the_vocabulary():
-    """Sequoia's property, also for a draft with zeros, and at temperature 0, where all but one token are zeros: some
+    """Sequoia's property, also for a q_draft with zeros, and at temperature 0, where all but one token are zeros: some
     sibling is accepted. The text is the target's.
     """
     for sampling in WARM, {"temperature": 0}, {"temperature": 1.0, "top_k": 1}:
@@ -147,7 +147,7 @@ def test_a_node_has_the_targets_distribution_whatever_the_two_distributions(coun
 
 @pytest.mark.parametrize("rule", [verify_tree, verify_traversal])
 def test_siblings_may_each_have_a_distribution_of_their_own(rule):
-    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft or the target says."""
+    """T0: drawn and chosen tokens in any order, the same one twice, from what the draft model or the target says."""
     certain, ways = torch.eye(5, dtype=torch.float64), ["dc", "cd", "dd", "dt", "dcd"]
     for i, (name, p_target, q_draft) in enumerate([*node_cases()][::5]):
         siblings = [{"d": q_draft, "t": p_target, "c": certain[1]}[letter] for letter in ways[i % len(ways)]]
@@ -201,7 +201,7 @@ def test_what_is_no_topology_is_refused(topology):
         TreeDrafter(GPT_DRAFT_MODEL, topology)
 
 
-@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_ROWS], ids=["none", "too many"])
+@pytest.mark.parametrize("topology", [[-1], [-1] + [0] * MOST_NODES], ids=["none", "too many"])
 def test_a_tree_of_no_draft_tokens_or_of_too_many_is_refused(topology):
     with pytest.raises(RequestError, match="at least 1|at most 4095"):
         TreeDrafter(GPT_DRAFT_MODEL, topology)

@@ -1,5 +1,5 @@
-"""Draft trees: what their rows attend to, which path they make, how it is kept, how a tree is built and lifted from one
-text to B. All against the slow version, which follows parents by hand.
+"""Draft trees: what their nodes attend to, which path they make, how it is kept, how a tree is built and lifted from
+one text to B. All against the slow version, which follows parents by hand.
 """
 
 import random
@@ -21,75 +21,75 @@ from nanospec.text import Text
 GPT = small_gpt(4, 2, 3)
 
 
-def ragged_draft(rows, made, V=7):
-    """A random tree for each of three texts, wide, deep or a chain, and p_target. The first text has all rows; the
+def ragged_draft(nodes, made, V=7):
+    """A random tree for each of three texts, wide, deep or a chain, and p_target. The first text has all nodes; the
     others lack some, and all that would follow these.
     """
     parents = []
     for b in range(3):
-        deep = made.choice([1, 2, rows])                    # a parent is one of the last `deep` rows
-        own = [-1] + [made.randrange(max(0, row - deep), row) for row in range(1, rows)]
-        for row in range(1, rows):
-            if b and (made.random() < 0.1 or own[row] > 0 and own[own[row]] == -1):
-                own[row] = -1
+        deep = made.choice([1, 2, nodes])                    # a parent is one of the last `deep` nodes
+        own = [-1] + [made.randrange(max(0, node - deep), node) for node in range(1, nodes)]
+        for node in range(1, nodes):
+            if b and (made.random() < 0.1 or own[node] > 0 and own[own[node]] == -1):
+                own[node] = -1
         parents.append(own)
-    tokens = torch.tensor([[made.randrange(V) for _ in range(rows)] for _ in parents])
-    q_draft, p_target = torch.tensor([made.random() for _ in range(6 * rows * V)]).double().view(2, 3, rows, V)
+    tokens = torch.tensor([[made.randrange(V) for _ in range(nodes)] for _ in parents])
+    q_draft, p_target = torch.tensor([made.random() for _ in range(6 * nodes * V)]).double().view(2, 3, nodes, V)
     q_draft = q_draft / q_draft.sum(-1, keepdim=True) * (torch.tensor(parents)[:, :, None] >= 0)
     return TreeDraft(tokens, q_draft, torch.tensor(parents)), p_target / p_target.sum(-1, keepdim=True)
 
 
-def path_of(parents, row):
-    path = [row]
+def path_of(parents, node):
+    path = [node]
     while parents[path[0]] >= 0:
         path.insert(0, parents[path[0]])
     return path
 
 
 def exist(parents):
-    """The rows that a text has."""
-    return [row for row, parent in enumerate(parents) if row == 0 or parent >= 0]
+    """The nodes that a text has."""
+    return [node for node, parent in enumerate(parents) if node == 0 or parent >= 0]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 3, 5, 17, 40])
-def test_ancestors_and_paths(rows):
-    made = random.Random(rows)
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5, 17, 40])
+def test_ancestors_and_paths(nodes):
+    made = random.Random(nodes)
     for _ in range(6):
-        draft, _ = ragged_draft(rows, made)
+        draft, _ = ragged_draft(nodes, made)
         for b, parents in enumerate(draft.parents.tolist()):
             assert [own.nonzero()[:, 0].tolist() for own in draft.ancestors[b]] == [path_of(parents, i) for i in
-                                                                                    range(rows)]
-            row = made.choice(exist(parents))
-            path, count = draft.path(torch.full((3,), row))
-            assert path[b, :count[b] + 1].tolist() == path_of(parents, row)
-            assert path[b].sort().values.tolist() == list(range(rows))              # slots of a cache: none is lost
+                                                                                    range(nodes)]
+            node = made.choice(exist(parents))
+            path, count = draft.path(torch.full((3,), node))
+            assert path[b, :count[b] + 1].tolist() == path_of(parents, node)
+            assert path[b].sort().values.tolist() == list(range(nodes))              # slots of a cache: none is lost
 
 
 def test_ancestors_of_a_long_chain():
-    """Ways from row to row, counted and not limited to 1, would overflow."""
+    """Ways from node to node, counted and not limited to 1, would overflow."""
     assert ancestors_of(torch.arange(-1, 299)[None])[0].equal(torch.ones(300, 300).tril().bool())
 
 
-@pytest.mark.parametrize("rows", [1, 2, 6, 13])
-def test_a_rows_place_is_its_depth_and_it_attends_to_the_text_and_its_ancestors(rows):
-    made = random.Random(rows)
-    for kv_length in (rows + 9, rows + 11, 26):
-        draft, _ = ragged_draft(rows, made)
+@pytest.mark.parametrize("nodes", [1, 2, 6, 13])
+def test_a_nodes_place_is_its_depth_and_it_attends_to_the_text_and_its_ancestors(nodes):
+    made = random.Random(nodes)
+    for kv_length in (nodes + 9, nodes + 11, 26):
+        draft, _ = ragged_draft(nodes, made)
         cache = GPT.new_cache(3, 26)
         cache.length = torch.tensor([9, 4, 0])
         placing = draft.placing(cache, kv_length)
         assert placing.keys() == {"positions", "attention_mask"} and placing["attention_mask"].dtype == torch.bool
         for b, (parents, length) in enumerate(zip(draft.parents.tolist(), cache.length.tolist())):
-            paths = [path_of(parents, row) for row in range(rows)]
+            paths = [path_of(parents, node) for node in range(nodes)]
             assert placing["positions"][b].tolist() == [length + len(path) - 1 for path in paths]
             mask = placing["attention_mask"][b]
-            assert mask.shape == (rows, kv_length)
+            assert mask.shape == (nodes, kv_length)
             for path, seen in zip(paths, mask):
-                assert seen.nonzero()[:, 0].tolist() == [*range(length), *(length + row for row in path)]
+                assert seen.nonzero()[:, 0].tolist() == [*range(length), *(length + node for node in path)]
 
 
 def test_a_mask_of_more_rows_than_are_called():
-    """A level of a tree that is read level by level: its own rows and those of the levels before, in any number."""
+    """A level of a tree that is read level by level: its own nodes and those of the levels before, in any number."""
     cache, own = GPT.new_cache(2, 12), torch.tensor([[[1, 0, 1]], [[0, 1, 1]]], dtype=torch.bool)
     mask = tree_mask(cache, torch.tensor([3, 1]), own, 7)
     assert mask.long().tolist() == [[[1, 1, 1, 1, 0, 1, 0]], [[1, 0, 1, 1, 0, 0, 0]]]
@@ -100,8 +100,8 @@ def test_the_accepted_path_is_brought_together_in_every_text_and_below_it_nothin
     """Keys and values of every layer; eagerly, and in the other way that is taken where it is compiled."""
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
     made = random.Random(4)
-    for rows in (1, 2, 5, 9):
-        draft, _ = ragged_draft(rows, made)
+    for nodes in (1, 2, 5, 9):
+        draft, _ = ragged_draft(nodes, made)
         cache = GPT.new_cache(3, 20)
         cache.length = torch.tensor([7, 3, 0])
         cache.kv[:] = torch.arange(cache.kv.numel()).view(cache.kv.shape)
@@ -112,7 +112,7 @@ def test_the_accepted_path_is_brought_together_in_every_text_and_below_it_nothin
         for b, (parents, length) in enumerate(zip(draft.parents.tolist(), cache.length.tolist())):
             its = path_of(parents, int(ends[b]))
             assert len(its) == count[b] + 1
-            kept = [*range(length), *(length + row for row in its)]
+            kept = [*range(length), *(length + node for node in its)]
             assert cache.kv[:, :, b, :len(kept)].equal(before[:, :, b, kept])
         assert torch.stack([torch.stack(pair) for pair in zip(cache.k, cache.v)]).equal(cache.kv)
 
@@ -138,7 +138,7 @@ def test_trees_are_padded_to_one_draft_and_come_back():
 
 
 def test_chains_are_a_draft_without_a_tree_however_long_each_is():
-    """The last rows of the shorter ones are lacking."""
+    """The last nodes of the shorter ones are lacking."""
     text, alone, chain, fork = Text([[1]] * 2, 0, 9), Tree(5), Tree(5), Tree(5)
     chain.extend(0, [1, 2])
     fork.extend(0, [1]), fork.extend(0, [2])
@@ -201,8 +201,8 @@ def test_ragged_trees_are_judged_as_if_each_text_were_alone(rule):
             own = exist(draft.parents[b].tolist())
             alone = Dice([seed + 100 * b])
             alone.refill(20)
-            if rule is verify_tree:         # it takes a uniform for a row that is lacking, too
-                alone.u = alone.u[:, [row - 1 for row in own[1:]] + [draft.tokens.shape[1] - 1]]
+            if rule is verify_tree:         # it takes a uniform for a node that is lacking, too
+                alone.u = alone.u[:, [node - 1 for node in own[1:]] + [draft.tokens.shape[1] - 1]]
             its = TreeDraft(draft.tokens[b:b + 1, own], draft.q_draft[b:b + 1, own], torch.tensor(
                 [[own.index(parent) if parent >= 0 else -1 for parent in draft.parents[b, own].tolist()]]))
             accepted, token = rule(its, p_target[b:b + 1, own], alone)
@@ -212,7 +212,7 @@ def test_ragged_trees_are_judged_as_if_each_text_were_alone(rule):
 @pytest.mark.parametrize("gamma", [1, 2, 3])
 def test_on_a_chain_verify_and_the_node_rule_are_each_others_oracle(gamma):
     """The joint distribution of (accepted, token); with the same uniforms the very same ones, for both flip a coin for
-    every row in turn, and pick. Every third chain lacks its last rows.
+    every node in turn, and pick. Every third chain lacks its last nodes.
     """
     made = torch.Generator().manual_seed(gamma)
     tables = torch.rand(2, 300, gamma + 1, 3, generator=made, dtype=torch.float64)

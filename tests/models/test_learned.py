@@ -190,13 +190,13 @@ SHAPES = {"chain": lambda model: ModelDrafter(model, 3), "tree": lambda model: T
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("oracle", ORACLES)
 def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
-    """Each hidden state meets the token that follows it: q_draft = p_target at every row, and no draft is rejected."""
+    """Each hidden state meets the token that follows it: q_draft = p_target at every node, and nothing is rejected."""
     model = ORACLES[oracle]().double().attach(TABLE)
     for ids in ([3, 1], [1, 2, 0, 4, 1, 2]):
         for done in speculate(TABLE, SHAPES[shape](model), ids, 30, 0.8, seed=1):
             parents = torch.tensor(done.parents[1:])
-            firsts = [row for row, parent in enumerate(done.parents) if row and done.parents.index(parent) == row]
-            after = parents[[row - 1 for row in firsts]]
+            firsts = [node for node, parent in enumerate(done.parents) if node and done.parents.index(parent) == node]
+            after = parents[[node - 1 for node in firsts]]
             assert firsts and (done.p_target[after] - done.q_draft[firsts]).abs().max() < 1e-12
             assert 1 in done.path
 

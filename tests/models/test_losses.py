@@ -1,4 +1,4 @@
-"""What a draft is distilled by: the numbers by hand, the gradients, and what total variation has to do with alpha."""
+"""What distils a draft model: the numbers by hand, the gradients, and what total variation has to do with alpha."""
 
 from math import exp, log
 

@@ -17,6 +17,7 @@ from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.models.penalties import Penalised
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.tables import DRAFT_MODEL, TABLE, TableModel, small_gpt, small_learned
@@ -80,7 +81,7 @@ DEEP, DEEP_DRAFT_MODEL = TableModel(3, 84, zeros=0.15), TableModel(3, 184, zeros
 GPT3, GPT_DRAFT_MODEL3 = small_gpt(3, 2, 1), small_gpt(3, 1, 2)
 GPT4, GPT_DRAFT_MODEL4 = small_gpt(4, 2, 3), small_gpt(4, 1, 4)
 GPT11 = [(small_gpt(11, 2, seed), small_gpt(11, 1, seed + 1)) for seed in (10, 20)]
-# Replay, and a state for every row of a draft of two tokens. A target of one layer with a state and one that attends.
+# Replay, and a state for every node of a draft of two tokens. A target of one layer with a state and one that attends.
 STATES = [(small_recurrent(3, 2, 1, (1,), kept), small_recurrent(3, 1, 2, (), kept)) for kept in (None, 3)]
 TIED, TIED_DRAFT_MODEL = (TableModel(4, seed, zeros=0, ties=True) for seed in (4, 104))
 WARM: dict = {"temperature": 0.7}
@@ -90,6 +91,8 @@ HYBRID, FULL_HYBRID = (method_of(target, draft_model, "hybrid", gamma=2, costs=C
                        for target, draft_model in ((TABLE, DRAFT_MODEL), (FULL, FULL_DRAFT_MODEL)))
 # Four states, each of which forbids another token or two.
 RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
+PENALTIES = {"repetition": 1.5, "presence": 0.4, "frequency": 0.7}
+PENALISED = Penalised(TABLE, **PENALTIES), Penalised(DRAFT_MODEL, **PENALTIES)
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -113,7 +116,7 @@ CHECKS = {check.name: check for check in [
     Check("T1", "T1 together", "table V4 with ties, gamma 1: temperature, top-k and top-p at once", lambda: worst(
         first_round(TIED, ModelDrafter(TIED_DRAFT_MODEL, 1), ids, temperature=temperature, top_k=top_k, top_p=top_p)
         for temperature, top_k, top_p in TOGETHER for ids in ([1, 0], [3], [2, 2], [0]))),
-    Check("T1", "T1 nearly equal", "table V3 gamma 2, a draft 1e-4, 1e-7, 1e-10 off; every rule", lambda: worst(
+    Check("T1", "T1 nearly equal", "table V3 gamma 2, a draft model 1e-4, 1e-7, 1e-10 off; every rule", lambda: worst(
         first_round(FULL, ModelDrafter(nearly(5, by), 2), [1, 0], rule=rule)
         for by in (1e-4, 1e-7, 1e-10) for rule in EVERY_RULE)),
     Check("T2", "T2", "table V3 gamma 2, 4 tokens, T 0.7",
@@ -161,6 +164,9 @@ CHECKS = {check.name: check for check in [
     Check("T2", "grammar", "a chain, a tree 2-1 and copies under a grammar, V3, 3 tokens, T 0.7", lambda: worst(
         rounds(Constrained(FULL, RULED), method_of(Constrained(FULL, RULED), Constrained(FULL_DRAFT_MODEL, RULED), name,
                gamma=2, topology=TWO_ONE).run, [1, 0, 1, 2, 1], 3, **WARM) for name in ("chain", "tree", "lookup"))),
+    Check("T2", "penalties", "a chain, a tree 2-1 and copies with three penalties, V3, 3 tokens, T 0.7, top-k 2",
+          lambda: worst(rounds(PENALISED[0], method_of(*PENALISED, name, gamma=2, topology=TWO_ONE).run,
+                               [1, 0, 1, 2, 1], 3, top_k=2, **WARM) for name in ("chain", "tree", "lookup"))),
     Check("T2", "another tokenizer", "a chain, a tree, strings of a draft model with another tokenizer, V6 and V4, 3 "
           "tokens, T 0.7, top-k 2; 6 tokens, T 0", walked),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
@@ -171,7 +177,7 @@ CHECKS = {check.name: check for check in [
           lambda: rounds(GPT3, tree(GPT3, GPT_DRAFT_MODEL3, TWO), [2, 0], 3, **WARM), slow=True),
     Check("T3", "T3 cache", "chain of 3, GPT V4: cached = recomputed, 3 texts", lambda: caches(
         GPT4, GPT_DRAFT_MODEL4, ModelDrafter(GPT_DRAFT_MODEL4, 3), prompts_of(4, 3, 5), 40, **WARM)),
-    Check("T3", "tree caches", "tree 2-2, GPT V4: every row = its own path, 3 texts", lambda: caches(
+    Check("T3", "tree caches", "tree 2-2, GPT V4: every node = its own path, 3 texts", lambda: caches(
         GPT4, GPT_DRAFT_MODEL4, TreeDrafter(GPT_DRAFT_MODEL4, TWO_TWO), prompts_of(4, 3, 5), 30,
         must_see=through_a_second_child, **WARM)),
     Check("T3", "states", "recurrent states, kept in both ways, V3 gamma 2, 2 tokens, T 0.7, top-k 2", lambda: worst(
@@ -187,7 +193,7 @@ CHECKS = {check.name: check for check in [
     Check("T5", "support", "at u = 0 no forbidden token, every rule", support),
     Check("T5", "ledger", "no uniform twice, one for a decision", partial(ledger, TABLE, DRAFT_MODEL, **WARM)),
     Check("T5", "reports", "lengths, identities of rounds, seeds", partial(reports, TABLE, DRAFT_MODEL)),
-    Check("T5", "by hand", "every field of the rounds of a draft that is always right, and of one never", by_hand),
+    Check("T5", "by hand", "every field of the rounds of a draft model always right, and of one never", by_hand),
     Check("T5", "drafts", "the drafts of every drafter, three texts in a batch", partial(drafts, TABLE, DRAFT_MODEL)),
     Check("T5", "hidden states", "what a drafter is told of every committed token",
           partial(hidden_states, TABLE, DRAFT_MODEL)),

@@ -214,8 +214,8 @@ def ragged(target, drafter: Drafter, prompts, new, rule: Rule | None = None,
 # T3
 
 def recomputed(target, draft_model, whole: Tensor, length: int) -> list[Tensor]:
-    """The logits of both models, of the target alone if `draft` is None, after the first `length` tokens of (B, T),
-    and after every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
+    """The logits of both models, of the target alone if `draft_model` is None, after the first `length` tokens of (B,
+    T), and after every later one, without a cache: (B, T - length + 1, V). A learned draft model knows the target's
     hidden states of the first `length` - 1 tokens, no more.
     """
     if not isinstance(draft_model, Learned):
@@ -230,41 +230,41 @@ def recomputed(target, draft_model, whole: Tensor, length: int) -> list[Tensor]:
 def caches(target, draft_model, drafter: Drafter, prompts, new, rule: Rule | None = None, copies: bool = False,
            best: bool = False, must_see: Callable = lambda done: len(done.path) == len(done.tokens) - 1,
            **settings) -> Found:
-    """T3. In every round of long runs, the target's distribution after every row, and the draft's for every first
-    child, against those recomputed without a cache from the row's own path: what a mask, a position, a slot or a
-    roll-back could spoil. The only check that sees a draft cache which misses a token: the text stays right, only
-    speed is lost. copies: some rows were copied, their q_draft is one-hot. best: a first child is
-    not drawn, but the draft model's best token. must_see: a round that has to occur.
+    """T3. In every round of long runs, the target's distribution after every node, and the draft model's for every
+    first child, against those recomputed without a cache from the node's own path: what a mask, a position, a slot or a
+    roll-back could spoil. The only check that sees a draft model's cache which misses a token: the text stays right,
+    only speed is lost. copies: some tokens were copied, their q_draft is one-hot. best: a first child is not drawn, but
+    the draft model's best token. must_see: a round that has to occur.
     """
     count, error, seen, where = 0, 0.0, False, ""
 
-    def furthest(off: Tensor, rows: list[int], whose: str) -> None:
-        """Note the row whose distribution is furthest off."""
+    def furthest(off: Tensor, nodes: list[int], name: str) -> None:
+        """Note the node whose distribution is furthest off."""
         nonlocal error, where
         most, at = off.abs().amax(-1).max(0)
         if not (float(most) <= error or error != error):        # a nan stays
-            error, row = float(most), rows[int(at)]
-            where = f"the {whose} of row {row}, {done.tokens[row]}, of {done.tokens} after {text}"
+            error, node = float(most), nodes[int(at)]
+            where = f"the {name} of node {node}, {done.tokens[node]}, of {done.tokens} after {text}"
 
     for seed, ids in enumerate(prompts):
         text = list(ids)
         for done in speculate(target_for(target, drafter), drafter, ids, new, seed=seed, rule=rule, **settings):
-            paths = [[0]]                               # of every row, the rows from the root to it
-            for row, parent in enumerate(done.parents[1:], 1):
-                paths.append([*paths[parent], row] if parent >= 0 else [])
-            leaves = [path for row, path in enumerate(paths) if path and row not in done.parents]
+            paths = [[0]]                               # of every node, the nodes from the root to it
+            for node, parent in enumerate(done.parents[1:], 1):
+                paths.append([*paths[parent], node] if parent >= 0 else [])
+            leaves = [path for node, path in enumerate(paths) if path and node not in done.parents]
             longest = max(map(len, leaves))
-            whole = torch.tensor([text + [done.tokens[row] for row in path[1:]] + [0] * (longest - len(path))
+            whole = torch.tensor([text + [done.tokens[node] for node in path[1:]] + [0] * (longest - len(path))
                                   for path in leaves])
             after = [probs(logits, **settings) for logits in recomputed(target, draft_model, whole, len(text))]
-            compared = {row for row, parent in enumerate(done.parents) if row and draft_model
-                        and done.parents.index(parent) == row
-                        and not (copies and done.q_draft[row, done.tokens[row]] == 1)}
+            compared = {node for node, parent in enumerate(done.parents) if node and draft_model
+                        and done.parents.index(parent) == node
+                        and not (copies and done.q_draft[node, done.tokens[node]] == 1)}
             for leaf, path in enumerate(leaves):
                 if path[0]:
-                    return count, 1.0, 1.0                  # a row whose parent does not exist
+                    return count, 1.0, 1.0                  # a node whose parent does not exist
                 furthest(after[0][leaf, :len(path)] - done.p_target[path], path, "p_target")
-                depths = [depth for depth, row in enumerate(path) if row in compared]
+                depths = [depth for depth, node in enumerate(path) if node in compared]
                 if depths:
                     own = after[1][leaf, [depth - 1 for depth in depths]]
                     own = F.one_hot(own.argmax(-1), own.shape[-1]) if best else own

@@ -47,7 +47,7 @@ MANY_PATHS = {name for name, entry in DRAFTERS.items() if not entry.takes} | {"i
 FALSE_ALARM = 1e-5              # of `real_dice`, of which there is one for every pair
 
 SMALL = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}       # goodput stops early at times
-# Rows at depth 6, children of a younger sibling's child, more rows than any default.
+# Nodes at depth 6, children of a younger sibling's child, more nodes than any default.
 LARGE = {"gamma": 7, "topology": [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 7, 7, 9, 10, 10, 13]}
 
 
@@ -56,7 +56,7 @@ def entry_of(name: str) -> Entry:
 
 
 def draft_model_of(name: str, target, draft_model):
-    """What this name drafts with: "tree of mlp", a small MLP speculator for that target; "tree", `draft`."""
+    """What this name drafts with: "tree of mlp", a small MLP speculator for that target; "tree", `draft_model`."""
     model = name.partition(" of ")[2]
     return small_learned(model, target) if model else draft_model
 
@@ -144,7 +144,7 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
 
 
 def long_caches(name: str, rule: str) -> Found:
-    """Deep and wide drafts up to the end of the context: p_target and q_draft of every row = recomputed ones. What a
+    """Deep and wide drafts up to the end of the context: p_target and q_draft of every node = recomputed ones. What a
     cache does far into a text, a chain and a tree of the GPT show for all.
     """
     target, gpt = (LONG, LONG_DRAFT_MODEL) if name in ("chain", "tree") else (SHORT, SHORT_DRAFT_MODEL)

@@ -2,8 +2,8 @@
 violations.
 
 A drafter hands a draft to a rule. The target's hidden states go to a drafter. The dice hand out uniforms. A Round
-goes to its reader. A wrong thing may be handed over and never used. It may be a q_draft in a row that the text lacks,
-the hidden states of another row, or a uniform that comes twice. A walk cannot see that, and these checks do.
+goes to its reader. A wrong thing may be handed over and never used. It may be a q_draft at a node that the text lacks,
+the hidden states of another node, or a uniform that comes twice. A walk cannot see that, and these checks do.
 Left out: what follows when the wrong thing is used. The other checks see that.
 """
 
@@ -49,10 +49,10 @@ def played(target, drafter: Drafter, rounds: int = 10) -> Iterator[tuple[Text, T
 
 
 def drafts(target, draft_model) -> Found:
-    """The drafts of every drafter that has a name, row by row.
+    """The drafts of every drafter that has a name, node by node.
 
-    Row 0 is the last committed token. A parent stands before its child, and the text has it. A row of a text has a
-    distribution, in which its token is possible. A row that a text lacks has no distribution.
+    Node 0 is the last committed token. A parent stands before its child, and the text has it. A node of a text has a
+    distribution, in which its token is possible. A node that a text lacks has no distribution.
     """
     wrong = count = 0
     for entry in DRAFTERS.values():
@@ -112,7 +112,7 @@ def hidden_states(target, draft_model) -> Found:
 
 
 def chain_of(n: int, seed: int) -> tuple[Draft, Tensor]:
-    """A chain of n rows of 3 tokens, drawn, and p_target after them."""
+    """A chain of n nodes of 3 tokens, drawn, and p_target after them."""
     p_target, q_draft = (TableModel(3, seed + of, zeros=0).logits[None, :n].softmax(-1) for of in (0, 1))
     dice = Dice([seed])
     dice.refill(n)
@@ -171,7 +171,7 @@ def one_after_the_other() -> Found:
 def rules_agree() -> Found:
     """On a chain the node rule accepts what `verify` accepts, and traversal what block verification accepts.
 
-    Compared is the distribution of (last row, token), draft by draft. A rule that gives up early would pass the other
+    Compared is the distribution of (last node, token), draft by draft. A rule that gives up early would pass the other
     checks: it is exact, and only slower.
     """
     count, error, tv = 0, 0.0, 0.0
@@ -193,7 +193,7 @@ def reports(target, draft_model) -> Found:
         again = tokens_of(speculate(target, ModelDrafter(draft_model, 3), [1, 2], new, seed=seed))
         wrong += (len(tokens_of(written)) != new) + (tokens_of(written) != again)
         for done in written:
-            whole = [done.tokens[row] for row in done.path] + [done.token]
+            whole = [done.tokens[node] for node in done.path] + [done.token]
             wrong += done.emitted != whole[:len(done.emitted)] or done.path != list(range(1, len(done.path) + 1))
             wrong += done is not written[-1] and len(done.emitted) != len(done.path) + 1
             seen += 1
@@ -204,8 +204,8 @@ def reports(target, draft_model) -> Found:
 def by_hand() -> Found:
     """Every field of a Round, known by hand, for 6 tokens with gamma 3 at temperature 0.
 
-    A draft that is the target is always right. A draft with the opposite logits is never right. The rounds of the first
-    write 8 tokens: the last 2 are cut off, and still reported.
+    A draft model that is the target is always right. One with the opposite logits is never right. The rounds of the
+    first write 8 tokens: the last 2 are cut off, and still reported.
     """
     target, opposite = (TableModel(3, 1, zeros=0) for _ in range(2))
     opposite.logits = -opposite.logits

@@ -25,7 +25,7 @@ from tests.proof.compare import Found
 class Knowing(AtOnce):
     """A draft model of whole texts that predicts after every token what the target predicts."""
 
-    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+    def logits(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
         anchors: Any = call.asks
         return self.target(tokens)[:, anchors[:, None] + torch.arange(call.steps)]
 

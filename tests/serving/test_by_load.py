@@ -91,7 +91,7 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     assert ByLoad.PRIOR < drafter.alpha < known
 
 
-def test_nothing_drafted_is_row_0_alone():
+def test_nothing_drafted_is_node_0_alone():
     draft = nothing_drafted(Text([[1, 2], [3]], 4, 7))
     assert draft.tokens.tolist() == [[2], [3]] and draft.q_draft.shape == (2, 1, 7) and not draft.q_draft.any()
     assert draft.steps == 0 and draft.parents.tolist() == [[-1], [-1]]

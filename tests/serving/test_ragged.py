@@ -1,4 +1,4 @@
-"""Calls on the rows that exist: of these they say what a call on all says, and they compute no others."""
+"""Calls on the nodes that exist: of these they say what a call on all says, and they compute no others."""
 
 import pytest
 import torch
@@ -106,7 +106,7 @@ def test_what_it_does_not_define_is_the_drafters():
 
 
 def test_another_kind_of_target_is_called_as_it_is():
-    """And so is a GPT where every row exists."""
+    """And so is a GPT where every node exists."""
     table, feed = TableModel(5, 1), tokens(2, 3)
     for target, draft in (table, chains(2, 0)), (TARGET, chains(2, 2)):
         ragged = Ragged(target, Given(draft))

@@ -214,30 +214,30 @@ class Schedule(RuleBasedStateMachine):
         accepted, following = the_rule(draft, p_target, dice)
         path, count = (part.tolist() for part in draft.path(accepted))
         for b, request in enumerate(running):
-            written = [tokens[b][row] for row in path[b][1:count[b] + 1]] + [int(following[b])]
+            written = [tokens[b][node] for node in path[b][1:count[b] + 1]] + [int(following[b])]
             ends = [i for i, token in enumerate(written, 1) if token in request.stop]
             written = written[:min([len(written), request.max_new_tokens - len(request.tokens), *ends])]
             self.expected[request] = [] if request.ids[0] in self.errors else written
         return accepted, following
 
     def row_is_right(self, request, tokens, parents, p_target, q_draft):
-        """Of a request's draft, against the tables: every row follows its own text."""
+        """Of a request's draft, against the tables: every node follows its own text."""
         text, paths, sampling = request.ids + request.tokens, {0: ()}, request.sampling
         learns = entry_of(self.name).learns
         assert tokens[0] == text[-1], "not its own text"
-        for row, parent in enumerate(parents):
-            if row and parent < 0:
+        for node, parent in enumerate(parents):
+            if node and parent < 0:
                 continue
-            paths[row] = (*paths[parent], tokens[row]) if row else ()
-            right = sampling(TABLE.logits[TABLE._hash([*text, *paths[row]])])
-            assert (right - p_target[row]).abs().max() < 1e-12, "not its own distribution"
-            if row and parents.index(parent) == row and learns != "tokens":         # a guess of any kind will do
-                if q_draft[row, tokens[row]] == 1 and self.is_copied([*text, *paths[row]], len(paths[row])):
+            paths[node] = (*paths[parent], tokens[node]) if node else ()
+            right = sampling(TABLE.logits[TABLE._hash([*text, *paths[node]])])
+            assert (right - p_target[node]).abs().max() < 1e-12, "not its own distribution"
+            if node and parents.index(parent) == node and learns != "tokens":         # a guess of any kind will do
+                if q_draft[node, tokens[node]] == 1 and self.is_copied([*text, *paths[node]], len(paths[node])):
                     continue
                 own = sampling(self.draft_model.logits[self.draft_model._hash([*text, *paths[parent]])])
                 best = isinstance(getattr(self.drafter, "other", self.drafter), TopTree | DynamicTree)
                 own = F.one_hot(own.argmax(), V) if best else own
-                assert (own - q_draft[row]).abs().max() < 1e-12, "not drafted after its own text"
+                assert (own - q_draft[node]).abs().max() < 1e-12, "not drafted after its own text"
 
     def is_copied(self, text: list[int], count: int) -> bool:
         """Whether the last `count` + 1 tokens stand elsewhere, too; another's text may have helped."""

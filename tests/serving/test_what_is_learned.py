@@ -33,26 +33,26 @@ def costly(rows: int, gamma: int) -> float:
 
 
 def drafted_in(draft: Draft, b: int) -> int:
-    return sum(draft.q_draft[b].sum(-1).tolist())       # rows of text b, 1 for each
+    return sum(draft.q_draft[b].sum(-1).tolist())       # nodes of text b, 1 for each
 
 
 def own(q_row: torch.Tensor) -> torch.Tensor:
-    """The draft's distribution before temperature."""
+    """The draft model's distribution before temperature."""
     return (T * q_row.log()).softmax(-1)
 
 
 def judged_in(draft: Draft, count: torch.Tensor, b: int) -> list[tuple[int, bool]]:
-    """Of text b: (row, whether it was accepted) of every draft token that was judged, with the first rejected one."""
+    """Of text b: (node, whether it was accepted) of every draft token that was judged, with the first rejected one."""
     found = []
-    for row in range(1, round(drafted_in(draft, b)) + 1):
-        found.append((row, row <= int(count[b])))
+    for node in range(1, round(drafted_in(draft, b)) + 1):
+        found.append((node, node <= int(count[b])))
         if not found[-1][1]:
             break
     return found
 
 
-def beta(draft: Draft, p_target: torch.Tensor, b: int, row: int) -> float:
-    return sum(min(p, q) for p, q in zip(p_target[b, row - 1].tolist(), draft.q_draft[b, row].tolist()))
+def beta(draft: Draft, p_target: torch.Tensor, b: int, node: int) -> float:
+    return sum(min(p, q) for p, q in zip(p_target[b, node - 1].tolist(), draft.q_draft[b, node].tolist()))
 
 
 def different(counts: list[list[int]], drafts: list[Draft]) -> bool:
@@ -175,9 +175,9 @@ def test_by_survival():
         seen = []
         for b in range(3):
             silent += drafted_in(draft, b) < 1
-            for row, _ in judged_in(draft, count, b):
-                sure = own(draft.q_draft[b, row]).max().item()
-                seen.append((floor(8 * sure), beta(draft, p_target, b, row)))
+            for node, _ in judged_in(draft, count, b):
+                sure = own(draft.q_draft[b, node]).max().item()
+                seen.append((floor(8 * sure), beta(draft, p_target, b, node)))
         plain.learn(seen)
         counts.append(count.tolist())
         drafts.append(draft)
@@ -201,11 +201,11 @@ def test_hybrid():
         draft, p_target, _, count, _ = batch.round(dice, Sampling(T))
         seen, of_chain = [], []
         for b in range(3):
-            for row, stands in judged_in(draft, count, b):
+            for node, stands in judged_in(draft, count, b):
                 if b == 2 and not alone:
                     of_chain.append((0, float(stands)))
                 else:
-                    seen.append((classes[b][row - 1], p_target[b, row - 1, draft.tokens[b, row]].item()))
+                    seen.append((classes[b][node - 1], p_target[b, node - 1, draft.tokens[b, node]].item()))
         assert alone or draft.steps == drafter.other.gamma > 0
         plain.learn(seen)
         chain.learn(of_chain)
@@ -236,7 +236,7 @@ def test_a_draft_token_that_is_certain_is_of_the_last_class():
     drafter = BySurvival(Certain(DRAFT_MODEL), 2)
     batch = Batch(TARGET, drafter, PROMPTS, 90)
     draft, p_target, _, count, _ = batch.round(Dice([1, 2, 3]), Sampling(T))
-    seen = [beta(draft, p_target, b, row) for b in range(3) for row, _ in judged_in(draft, count, b)]
+    seen = [beta(draft, p_target, b, node) for b in range(3) for node, _ in judged_in(draft, count, b)]
     assert drafter.acceptance.judged[7].item() == pytest.approx(.98 * 4 + len(seen))
     assert drafter.acceptance.accepted[7].item() == pytest.approx(.98 * 4 * (1 + 15 / 16) / 2 + sum(seen))
     assert drafter.acceptance.judged[:7].tolist() == pytest.approx([.98 * 4] * 7)
@@ -265,7 +265,7 @@ def test_a_stopping_rule_learns_of_its_own_text():
     """Texts 0 and 1 draft by what they have learned; text 2 has a rule that draws nothing."""
     drafter = DynamicDrafter(DRAFT_MODEL, Goodput(.05, {m: 1 + .02 * m for m in range(2, 7)}), 5)
     batch, dice = Batch(TARGET, drafter, PROMPTS, 150), Dice([1, 2, 3])
-    drafter.of[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
+    drafter.rules[2].draws = lambda own: own.new_zeros((), dtype=torch.bool)
     begin = [(i + .5) / 8 for i in range(8)]
     plain = [Plain([4.0] * 8, [4 * (1 + m) / 2 for m in begin]) for _ in range(3)]
     counts, drafts = [], []
@@ -273,14 +273,14 @@ def test_a_stopping_rule_learns_of_its_own_text():
         draft, p_target, _, count, _ = batch.round(dice, Sampling(T))
         for b in range(3):
             seen = []
-            for row, _ in judged_in(draft, count, b):
-                sure = own(draft.q_draft[b, row])[draft.tokens[b, row]].item()
-                seen.append((floor(8 * sure), beta(draft, p_target, b, row)))
+            for node, _ in judged_in(draft, count, b):
+                sure = own(draft.q_draft[b, node])[draft.tokens[b, node]].item()
+                seen.append((floor(8 * sure), beta(draft, p_target, b, node)))
             plain[b].learn(seen)
-            plain[b].same(drafter.of[b])
+            plain[b].same(drafter.rules[b])
             alpha = sum(plain[b].accepted) / sum(plain[b].judged)
-            assert drafter.of[b].alpha == pytest.approx(alpha)
-            assert drafter.of[b].rate == pytest.approx(max(
+            assert drafter.rules[b].alpha == pytest.approx(alpha)
+            assert drafter.rules[b].rate == pytest.approx(max(
                 sum(alpha ** i for i in range(m)) / (.05 * (m - 1) + 1 + .02 * m) for m in range(2, 7)))
         assert drafted_in(draft, 2) == 0 and count[2] == 0
         counts.append(count.tolist())
@@ -299,6 +299,6 @@ def test_the_heuristic_learns_of_its_own_text():
             drafted = min(lengths[b], 8)
             assert round(drafted_in(draft, b)) == drafted
             lengths[b] = drafted + 2 if int(count[b]) == drafted else max(1, drafted - 1)
-            assert drafter.of[b].length == lengths[b]
+            assert drafter.rules[b].length == lengths[b]
         seen.add(tuple(lengths))
     assert any(a != b for a, b in seen) and len(seen) > 3

@@ -7,7 +7,7 @@ from torch import nn
 
 from nanospec.errors import DeviceError, RequestError
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, set_up, tuning_of, weights_of
-from nanospec.fast.fbgemm import Copied, HalfLinear, copied, halve, has_fbgemm
+from nanospec.fast.fbgemm import FBGEMMLinear, HalfLinear, use_copies, halve, has_fbgemm
 from nanospec.fast.int8 import Int8Linear, can_quantise, hadamard, quantise, turned
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
@@ -53,7 +53,7 @@ def test_every_product_is_converted_and_every_parameter_stays(convert, make):
     after = dict(model.named_parameters(remove_duplicate=False))
     assert before.keys() == after.keys() == model.state_dict().keys()
     assert all(before[name] is after[name] for name in before)
-    found = {name for name, part in model.named_modules() if isinstance(part, Copied) and part.copy is not None}
+    found = {name for name, part in model.named_modules() if isinstance(part, FBGEMMLinear) and part.copy is not None}
     assert linear and found == linear
 
 
@@ -61,7 +61,7 @@ def test_every_product_is_converted_and_every_parameter_stays(convert, make):
 def test_the_copy_is_what_is_read_until_it_is_made_anew(convert, model):
     before = logits(convert(model))
     for part in model.modules():
-        if isinstance(part, Copied) and part is not model.head:
+        if isinstance(part, FBGEMMLinear) and part is not model.head:
             part.weight.data.mul_(1.5).add_(0.01)
     assert torch.equal(logits(model), before)                       # not seen yet
     fresh = small_gpt(97, 3, 1).float()
@@ -98,7 +98,7 @@ def test_speculation_writes_the_text_of_plain_decoding(convert):
 @both
 def test_it_is_chosen_where_it_is_fastest(convert, model):
     before, dtype = logits(model), getattr(torch, NAMES[convert])
-    tuning = fastest(model, [torch.float32, torch.bfloat16, torch.int8, torch.float16], threads=[1],
+    tuning = fastest(model, [torch.float32, torch.bfloat16, dtype], threads=[1],
                      seconds=lambda copy: float(tuning_of(copy).dtype != dtype))
     assert tuning == Tuning(dtype, 1, 0) and torch.equal(logits(model), before)
 
@@ -133,11 +133,11 @@ def test_where_it_cannot_be_had(model, monkeypatch):
     before = list(model.parameters())[0].data.clone()
     for kind, name in ((HalfLinear, "float16"), (Int8Linear, "int8")):
         with pytest.raises(DeviceError, match=f"no products with weights in {name} on cpu"):
-            copied(model, kind, lambda device: False)
+            use_copies(model, kind, lambda device: False)
     monkeypatch.setattr("nanospec.fast.fbgemm.has_fbgemm", lambda device: False)
     with pytest.raises(DeviceError, match="no products with weights in float16 on cpu"):
         halve(model)
-    assert not any(isinstance(part, Copied) for part in model.modules())
+    assert not any(isinstance(part, FBGEMMLinear) for part in model.modules())
     assert torch.equal(list(model.parameters())[0], before)
 
 

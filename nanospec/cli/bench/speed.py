@@ -132,8 +132,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             measuring = f"measuring {name} and plain decoding at T = {temperature:g}, in turns"
             done = measure_setups(setups, pair.tokenizer, texts, made, seed=seed, what=measuring,
                                   **request)
-            rows += [row | {"draft_model": "none"} if row["drafter"] in WITHOUT_DRAFT_MODEL else row
-                     for row in done]
+            rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
+                                            else name)} for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     return rows, (questions.show(rows, f"{caption} at most") if asked else
                   show(rows, caption, len(pairs) > 1))

@@ -49,8 +49,8 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
 
 
 def _round(it: Played, decode: Decode) -> dict:
-    """judged: of every node that was, its coin u, the threshold, and bars [token, what it was judged
-    by, q_draft], with the residual of the two after them where it was rejected. last: the
+    """judged: of every node that was, its coin u, the threshold, and bars [token, what it was
+    judged by, q_draft], with the residual of the two after them where it was rejected. last: the
     replacement or bonus token, and what it was drawn from. text: what was written, the accepted
     tokens and the last one, which is "" where the limit cut it off.
     """

@@ -48,7 +48,7 @@ from nanospec.methods.copies.memory import Memory
 from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.stopping import check_calls
-from nanospec.methods.trees.tree_draft import sent
+from nanospec.methods.trees.tree_draft import padded_tensor
 from nanospec.text import Text
 from nanospec.theory import acceptance
 
@@ -107,8 +107,8 @@ class Hybrid(Drafter):
         classes = [[self._class(n + k) for k in range(len(copy))] for n, copy in self.copied]
         # All that the device has to know of the copies, (B, m) each, before the draft model gives
         # it work.
-        tokens, self.classes = sent(text.tokens.device,
-                                    ([copy for _, copy in self.copied], -1), (classes, 0))
+        tokens, self.classes = padded_tensor(text.tokens.device,
+                                             ([copy for _, copy in self.copied], -1), (classes, 0))
         drafted = (nothing_drafted(text) if all(copy for _, copy in self.copied) else
                    self._drafted(texts, text, sampling, dice, kv_length, lag))
         for b, (_, copy) in enumerate(self.copied):
@@ -120,24 +120,24 @@ class Hybrid(Drafter):
 
     def _either(self, copied: Tensor, drafted: Draft) -> Draft:
         """Of every text the copied tokens (B, m), or where there are none what was drafted."""
-        m, rows = copied.shape[1], drafted.tokens.shape[1]
+        m, n = copied.shape[1], drafted.tokens.shape[1]
         one_hot = F.one_hot(copied, drafted.q_draft.shape[2]) * self.exist[:, :, None]  # (B, m, V)
         copy = torch.cat([drafted.tokens[:, :1], copied], 1)
-        shorter, longer = max(0, rows - 1 - m), max(0, m + 1 - rows)
+        shorter, longer = max(0, n - 1 - m), max(0, m + 1 - n)
         tokens = torch.where(self.copies[:, None], F.pad(copy, (0, shorter)),
                              F.pad(drafted.tokens, (0, longer)))
-        # Before what was copied come the zeros of row 0.
+        # Before what was copied come the zeros of node 0.
         q_draft = torch.where(self.copies[:, None, None],
                               F.pad(one_hot, (0, 0, 1, shorter)).to(drafted.q_draft),
                               F.pad(drafted.q_draft, (0, 0, 0, longer)))
         return Draft(tokens, q_draft, drafted.steps)
 
-    def _drafted(self, texts: list[list[int]], *of) -> Draft:
+    def _drafted(self, texts: list[list[int]], *rest) -> Draft:
         """The draft model first reads what was copied since it last drafted."""
         self.other.skip(max((len(texts[b]) - length
                              for b, length in self.since.items()), default=0))
         self.since.clear()
-        return self.other.propose(*of)
+        return self.other.propose(*rest)
 
     def _copy(self, b: int, rate: float) -> tuple[int, list[int]]:
         """Of text b: how many tokens before the copy agree, and as many copied tokens as pay best,

@@ -1,4 +1,4 @@
-"""Lookahead decoding: no draft model; rows that ride along in the target's passes draft its future.
+"""Lookahead decoding: no draft model; nodes that ride along in the target's passes draft.
 
 Fu et al. 2024 (arXiv 2402.02057). A window of guessed tokens stands after the text, W columns of N
 - 1 levels, and a pass of the target says what would follow each column: the next level. The oldest
@@ -24,7 +24,7 @@ In the authors' code the first column begins with the text's last token; here al
 guess, so that each is a text of its own, which the target writes on by a token a pass. On that pair
 more is accepted. Where a round accepts several tokens the window stands still, as theirs can;
 moving it along gained nothing. Left out: n-grams of the prompt (copying is lookup.py's part), and
-rows spread over several devices.
+nodes spread over several devices.
 """
 
 from collections.abc import Sequence
@@ -43,13 +43,13 @@ class Lookahead(CopyingDrafter):
     """Drafts a tree: the window, and the n-grams that begin with the text's last token.
 
     window: W, columns; ngram: N, tokens of an n-gram; guesses: G, how many n-grams are kept for
-    each first token, the newest ones. A tree has at most 1 + (W + G) (N - 1) rows, by default 16,
-    and about 9 as a rule: n-grams that begin alike share rows. A target whose call on 30 rows costs
-    what one row costs gains more from (7, 5, 7). Besides at the end of a round it waits for the
-    device when the target has answered: the answers become lists.
+    each first token, the newest ones. A tree has at most 1 + (W + G) (N - 1) nodes, by default 16,
+    and about 9 as a rule: n-grams that begin alike share nodes. A target whose call on 30 tokens
+    costs what a call on one costs gains more from (7, 5, 7). Besides at the end of a round it waits
+    for the device when the target has answered: the answers become lists.
     """
 
-    takes, learns, per_row = "", "tokens", ("of",)
+    takes, learns, per_row = "", "tokens", ("columns",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, window: int = 2, ngram: int = 4, guesses: int = 3):
@@ -59,24 +59,24 @@ class Lookahead(CopyingDrafter):
                                f"and 0 or more guesses, got {window}, {ngram}, {guesses}")
         self.window, self.ngram, self.guesses = window, ngram, guesses
         self.most = check_gamma((window + guesses) * (ngram - 1), "the draft tokens of lookahead")
-        self.of: dict[int, Columns] = {}
+        self.columns: dict[int, Columns] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: empty pools, and the prompt's end as first window; any would do."""
         end = text.last(self.window + self.ngram - 2).tolist()
         for b in rows:
-            self.of[b] = Columns([end[b][level:level + self.window]
-                                  for level in range(self.ngram - 1)], self.guesses)
+            self.columns[b] = Columns([end[b][level:level + self.window]
+                                       for level in range(self.ngram - 1)], self.guesses)
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """Its window and its pool's n-grams."""
-        return self.of[b].tree(ids[-1])
+        return self.columns[b].tree(ids[-1])
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
         """The target's likeliest tokens after the columns are a level; columns go into the pool."""
         for b, likeliest in enumerate(p_target.argmax(-1).tolist()):
-            self.of[b].advance(likeliest)
+            self.columns[b].advance(likeliest)
 
 
 class Columns:
@@ -89,7 +89,7 @@ class Columns:
 
     def tree(self, last: int) -> Tree:
         """The window and the n-grams that begin with `last`, the text's last token."""
-        tree, column, self.ends = Tree(last), 0, []             # ends: the last row of every column
+        tree, column, self.ends = Tree(last), 0, []            # ends: the last node of every column
         for first, *later in zip(*self.levels):
             column = tree.extend(column, [first])
             self.ends.append(tree.extend(column, later))
@@ -98,7 +98,7 @@ class Columns:
         return tree
 
     def advance(self, likeliest: list[int]) -> None:
-        """likeliest: after every row of the tree, the target's likeliest token."""
+        """likeliest: after every node of the tree, the target's likeliest token."""
         newest = [likeliest[end] for end in self.ends]
         for first, *guess in zip(*self.levels, newest):
             known = [guess] + [other for other in self.pool.get(first, []) if other != guess]

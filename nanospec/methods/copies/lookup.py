@@ -36,32 +36,32 @@ class PromptLookup(CopyingDrafter):
     def __init__(self, count: int = 8, longest: int = 3, earliest: bool = False):
         self.most = check_gamma(count, "count")
         self.longest, self.earliest = check_gamma(longest, "longest"), earliest
-        self.seen: dict[int, Seen] = {}
+        self.seen: dict[int, IndexedText] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: forget the last ones of these rows."""
         for b in rows:
-            self.seen[b] = Seen()
+            self.seen[b] = IndexedText()
 
     def tree(self, b: int, ids: list[int]) -> Tree:
-        """What followed the longest match; row 0 alone where there is none."""
+        """What followed the longest match; node 0 alone where there is none."""
         self.seen[b] = self.seen[b].read(ids)
         tree = Tree(ids[-1])
         tree.extend(0, self.seen[b].copy(self.most, self.longest, self.earliest)[1])
         return tree
 
 
-class Seen:
+class IndexedText:
     """One text, and the places where each of its tokens stands."""
 
     def __init__(self):
         self.ids: list[int] = []
         self.places: dict[int, list[int]] = defaultdict(list)       # token -> the places after it
 
-    def read(self, ids: list[int]) -> "Seen":
+    def read(self, ids: list[int]) -> "IndexedText":
         """Itself, up to the end of the committed text; another one for a text that has changed."""
         if ids[:len(self.ids)] != self.ids:
-            return Seen().read(ids)
+            return IndexedText().read(ids)
         for token in ids[len(self.ids):]:
             if self.ids:    # nothing follows the last token yet: it is no earlier place of itself
                 self.places[self.ids[-1]].append(len(self.ids))

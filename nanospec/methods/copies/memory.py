@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError, check_numbers
-from nanospec.methods.copies.lookup import Seen
+from nanospec.methods.copies.lookup import IndexedText
 
 
 class Memory:
@@ -33,9 +33,9 @@ class Memory:
         if most < 0:
             raise RequestError(f"remember must not be negative, got {most}")
         self.most = most
-        self.seen: dict[int, Seen] = {}
+        self.seen: dict[int, IndexedText] = {}
         self.open: dict[int, bool] = {}
-        self.texts: list[Seen] = []                         # in the order in which they began
+        self.texts: list[IndexedText] = []                  # in the order in which they began
         self.seeds: set[int] = set()                        # of all requests so far
 
     @property
@@ -55,7 +55,7 @@ class Memory:
     def read(self, b: int, ids: list[int], seed: int | None) -> None:
         """Row b has come to `ids`, with this seed or greedily. A changed text is a new one."""
         known = self.seen.get(b)
-        self.seen[b] = (known or Seen()).read(ids)
+        self.seen[b] = (known or IndexedText()).read(ids)
         if self.most and self.seen[b] is not known:
             self.open[b] = seed not in self.seeds
             self.seeds |= set() if seed is None else {seed}
@@ -63,7 +63,7 @@ class Memory:
         while self.tokens > self.most:
             self.texts.pop(0)
 
-    def others(self, b: int) -> list[Seen]:
+    def others(self, b: int) -> list[IndexedText]:
         """The texts that row b may copy from, the oldest first."""
         return [text for text in self.texts if self.open[b] and text is not self.seen[b]]
 

@@ -29,7 +29,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import RequestError, check_gamma, check_ids, check_numbers
-from nanospec.methods.copies.lookup import Seen
+from nanospec.methods.copies.lookup import IndexedText
 from nanospec.methods.copies.memory import Memory
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.tree_draft import Tree, drafts_of
@@ -43,7 +43,7 @@ class SuffixDrafter(Drafter):
 
     past: texts to copy from besides the one being written; no request changes them. Drawn with the
     seed of this request they would betray how its dice fall. tree: several draft tokens after a
-    row, else a chain, always the likeliest.
+    node, else a chain, always the likeliest.
     longest: at most that many of the last tokens are matched.
     remember: how many tokens of earlier requests are kept.
     Example: in 5 1 2 6 1 3 7 1 2 8 1 the last token was followed by 2, 3 and 2. Of two draft tokens
@@ -62,7 +62,7 @@ class SuffixDrafter(Drafter):
             raise RequestError(f"least must lie in (0, 1], got {least}")
         self.most, self.longest = check_gamma(count, "count"), check_gamma(longest, "longest")
         self.tree, self.least, self.rule = tree, least, verify_tree if tree else None
-        self.past, self.memory = [Seen().read([*ids]) for ids in past], Memory(remember)
+        self.past, self.memory = [IndexedText().read([*ids]) for ids in past], Memory(remember)
 
     def begin(self, text: Text) -> None:
         """A batch begins. RequestError for past texts of another vocabulary."""
@@ -98,16 +98,16 @@ class SuffixDrafter(Drafter):
 
     def _grow(self, last: int, places: list[Place]) -> tuple[float, Tree]:
         """How many draft tokens are expected to be accepted, and the draft."""
-        # number: equals leave as they came.
+        # Equal shares leave the heap by `number`, in the order in which they came.
         expected, tree, heap, number = 0.0, Tree(last), [], numbers()
-        row, share = 0, 1.0
+        node, share = 0, 1.0
         while True:
             for part, token, further in self._children(places):
-                heapq.heappush(heap, (-share * part, next(number), row, token, further))
+                heapq.heappush(heap, (-share * part, next(number), node, token, further))
             if not heap or -heap[0][0] < self.least or len(tree.tokens) > self.most:
                 return expected, tree
             minus_share, _, parent, token, places = heapq.heappop(heap)
-            row, share = tree.add(parent, token), -minus_share
+            node, share = tree.add(parent, token), -minus_share
             expected += share
 
     def _children(self, places: list[Place]) -> Iterator[tuple[float, int, list[Place]]]:

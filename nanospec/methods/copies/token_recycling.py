@@ -33,43 +33,43 @@ from nanospec.text import Text
 
 
 class TokenRecycling(CopyingDrafter):
-    """Drafts a tree of one shape, less the rows of which nothing is known.
+    """Drafts a tree of one shape, less the nodes of which nothing is known.
 
-    topology: as of TreeDrafter; the i-th child of a row is the i-th likeliest token after it.
-    of: for every text, token -> the likeliest after it, the likeliest first.
+    topology: as of TreeDrafter; the i-th child of a node is the i-th likeliest token after it.
+    likeliest: for every text, token -> the likeliest after it, in this order.
     At the end of a round it waits for the device, since the target's answers become lists.
     """
 
-    takes, learns, per_row = "shape", "tokens", ("of",)
+    takes, learns, per_row = "shape", "tokens", ("likeliest",)
     rule = staticmethod(verify_tree)
 
     def __init__(self, topology: Sequence[int]):
         self.topology = check_topology(topology)
         self.most = len(self.topology) - 1
         self.width = max(self.topology.count(parent) for parent in self.topology[1:])
-        self.of: dict[int, dict[int, list[int]]] = {}
+        self.likeliest: dict[int, dict[int, list[int]]] = {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: nothing is known."""
         for b in rows:
-            self.of[b] = {}
+            self.likeliest[b] = {}
 
     def tree(self, b: int, ids: list[int]) -> Tree:
         """What is known to follow the last token, and what is known to follow that."""
-        tree, rows = Tree(ids[-1]), {0: 0}          # rows: of the topology -> of this tree
-        for row, parent in enumerate(self.topology[1:], 1):
-            rank = self.topology[:row].count(parent)
-            known = self.of[b].get(tree.tokens[rows[parent]], []) if parent in rows else []
+        tree, nodes = Tree(ids[-1]), {0: 0}         # nodes: of the topology -> of this tree
+        for node, parent in enumerate(self.topology[1:], 1):
+            rank = self.topology[:node].count(parent)
+            known = self.likeliest[b].get(tree.tokens[nodes[parent]], []) if parent in nodes else []
             if rank < len(known):
-                rows[row] = tree.add(rows[parent], known[rank])
+                nodes[node] = tree.add(nodes[parent], known[rank])
         return tree
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
         """Keep what the target holds likely after every token that it has read."""
         likeliest = logits.topk(min(self.width, logits.shape[-1])).indices          # (B, n, width)
-        there = draft.exist
-        there[:, 0] = True
-        tokens = torch.where(there, draft.tokens, -1)
-        for b, rows in enumerate(torch.cat([tokens[:, :, None], likeliest], 2).tolist()):
-            self.of[b] |= {token: found for token, *found in rows if token >= 0}
+        exist = draft.exist
+        exist[:, 0] = True
+        tokens = torch.where(exist, draft.tokens, -1)
+        for b, nodes in enumerate(torch.cat([tokens[:, :, None], likeliest], 2).tolist()):
+            self.likeliest[b] |= {token: found for token, *found in nodes if token >= 0}

@@ -1,7 +1,7 @@
 """Learned draft models, a file for each family: small networks on the target's hidden states. A
 GPT needs nothing from here.
 
-The core knows them by one method, `draft.reader(depth)`.
+The core knows them by one method, `draft_model.reader(depth)`.
 """
 
 from nanospec.methods.draft_models.dflash import DFlash, DSpark

@@ -1,23 +1,23 @@
 """DFlash: all draft tokens in one pass. DSpark: also a table that knows which tokens go together.
 
-Chen, Liang, Liu 2026 (arXiv 2602.06036); DSpark (arXiv 2607.05147), whose anchor row predicts, too.
+Chen, Liang, Liu 2026 (arXiv 2602.06036); DSpark (arXiv 2607.05147), whose anchor predicts, too.
 
     tokens      x_0  x_1  x_2 | x_3   ?    ?    ?       x_3, the anchor: the text's last token
-    rows                        e_3  mask mask mask     each attends to all rows of the block
+    block                       e_3  mask mask mask     each attends to all places of the block
     context     h_0  h_1  h_2                           hidden states, as keys and values
     predicts                    x_4  x_5  x_6  x_7
 
 The context goes into every layer as it is, and is never changed by a layer. So the cache of a
-text's keys and values grows by one column a token, and the rows of a block never enter it.
+text's keys and values grows by one column a token, and a block never enters it.
 
-The rows of one pass do not know which tokens the others become. Each predicts what is likely at its
-place whatever the tokens before it are: a marginal distribution. Tokens drawn from such rows need
-not fit together ("of problem", "no course"). With the table, row k's logits are changed by the
-token before it: logits_k + table[x_(k-1)]. That is a distribution given the token before, exact as
-q_draft, for one row of a table.
+The places of a block do not know which tokens the others become. Each predicts what is likely there
+whatever the tokens before it are: a marginal distribution. Tokens drawn from such distributions
+need not fit together ("of problem", "no course"). With the table, the logits of place k are changed
+by the token before it: logits_k + table[x_(k-1)]. That is a distribution given the token before,
+exact as q_draft, for one line of a table.
 
 Left out: more than one kind of layer mix, confidence heads, tables of a low rank; and that the loss
-of the k-th row counts exp(-(k - 1) / gamma) (all count alike here).
+of the k-th place counts exp(-(k - 1) / gamma) (all count alike here).
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from nanospec.model import MLP, Config, Linear, rotate
 
 
 class BlockLayer(nn.Module):
-    """Attention from the rows of a block to the context and to the block, then an MLP."""
+    """Attention from the places of a block to the context and to the block, then an MLP."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -51,7 +51,7 @@ class BlockLayer(nn.Module):
 
     def forward(self, x: Tensor, rope: Tensor, keys: Tensor, values: Tensor,
                 mask: Tensor) -> Tensor:
-        """x (B, N, n, C): N blocks of n rows for each text.
+        """x (B, N, n, C): N blocks of n places for each text.
 
         keys, values (B, H_kv, T, D): the context's. mask (B, N, T) bool: what each block may see.
         """
@@ -72,7 +72,7 @@ class BlockLayer(nn.Module):
 
 
 class DFlash(AtOnce):
-    """block: rows, and so the most draft tokens. depth: layers.
+    """block: its places, and so the most draft tokens. depth: layers.
 
     heads, kv_heads, hidden: of each layer, as in Config.
     """
@@ -100,11 +100,11 @@ class DFlash(AtOnce):
     def sizes_for(cls, target: Config) -> dict[str, Any]:
         return {"layers": three_layers(target)} | layer_sizes(target)
 
-    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
-        """One block for each token that asks. All its rows are drafted, however few are needed."""
-        n, anchors = self.deepest, call.asking(call.positions)          # (B, N), the first rows
-        rows = anchors[:, :, None] + torch.arange(n, device=anchors.device)
-        of_rows = call.table[:, rows][:, :, :, None]                    # (2, B, N, 1, n, D)
+    def logits(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+        """One block for each token that asks. All of it is drafted, however little is needed."""
+        n, anchors = self.deepest, call.asking(call.positions)          # (B, N), the first places
+        block = anchors[:, :, None] + torch.arange(n, device=anchors.device)
+        of_block = call.table[:, block][:, :, :, None]                  # (2, B, N, 1, n, D)
         first = self.embedded(call.asking(tokens))[:, :, None]
         x = torch.cat([first, self.mask.expand(*first.shape[:2], n - 1, -1)], 2)    # (B, N, n, C)
         # Place p of the context has the hidden states of token p - 1, and its position.
@@ -113,7 +113,7 @@ class DFlash(AtOnce):
         places = torch.arange(call.text.shape[-1], device=anchors.device)
         for number, layer in enumerate(self.blocks):
             keys, values = call.keep(number, *layer.keys_values(context, of_context))
-            x = layer(x, of_rows, keys, values, call.text & (places > 0))   # place 0 has none
+            x = layer(x, of_block, keys, values, call.text & (places > 0))  # place 0 has none
         return self.target_logits(self.norm(x[:, :, :call.steps]))
 
 
@@ -126,5 +126,5 @@ class DSpark(DFlash):
         nn.init.zeros_(self.table.weight)
 
     def after_token(self, logits: Tensor, tokens: Tensor) -> Tensor:
-        """The table's row of the token before is added."""
+        """What the table has for the token before is added."""
         return logits + self.table(tokens)

@@ -8,16 +8,16 @@ Zhang et al. 2023, Draft & Verify (arXiv 2309.08168): a part of the target draft
 
 Which keys and values may stay in the cache? Those of the first E blocks. They have the target's
 weights and have read what the target would have read. So committed text need not be read twice, and
-what they have computed for a draft token is where the target goes on. (Had the draft left out
-blocks in the middle, those after them would have read something else. The target would have to
-write their keys and values anew.)
+what they have computed for a draft token is where the target goes on. (Had the draft model
+left out blocks in the middle, those after them would have read something else. The target would
+have to write their keys and values anew.)
 
     draft       x_0 - x_1 - x_2     x_0 and x_1 were read: they have been through blocks 1 to E
     target      blocks 1 to E read x_2 alone, blocks E + 1 to L read all three
 
 This needs a target that knows what was drafted: `target_for` makes one, which stands in the
 target's place. Without it, and where the target is not the one that the draft model is made of, the
-draft has a cache of its own and the target reads everything. It reads a tree in full, too.
+draft model has a cache of its own and the target reads everything. It reads a tree in full, too.
 
 Left out: training the target to be left early (LayerSkip). The target that ships is as it is.
 """
@@ -74,7 +74,7 @@ class EarlyExit(AtOnce):
         h = h.to(self.dtype)
         return self.target_logits(self.norm(h + self.mlp(self.mlp_norm(h))))
 
-    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+    def logits(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
         """For training: of whole texts it reads the true tokens, and no hidden states."""
         with torch.no_grad():
             h = first_blocks(self.target, self.depth, tokens)
@@ -85,7 +85,7 @@ class EarlyExit(AtOnce):
         return ExitReader(self, depth)
 
 
-class FirstBlocks:
+class ExitModel:
     """What stands where a draft GPT stands. computed: this round's hidden states, call by call."""
 
     def __init__(self, model: EarlyExit):
@@ -109,13 +109,13 @@ class ExitReader(GPTTreeReader):
     shared: whether the cache is the target's. Then all committed tokens but the last one are in it.
     """
 
-    model: FirstBlocks
+    model: ExitModel
     text: Text
     offered: Cache | None = None
     shared = False
 
     def __init__(self, model: EarlyExit, depth: int):
-        super().__init__(FirstBlocks(model), depth)             # type: ignore[arg-type]
+        super().__init__(ExitModel(model), depth)               # type: ignore[arg-type]
 
     @property
     def per_row(self) -> tuple[str, ...]:
@@ -143,10 +143,10 @@ class ExitReader(GPTTreeReader):
         return super().start(text, 1 if self.shared else lag, kv_length)
 
 
-class GoesOn:
+class ContinuingTarget:
     """The target of a draft model that is made of its first blocks. It answers as a language model.
 
-    Called on a chain, it goes on from what these blocks have computed for the rows of the draft.
+    Called on a chain, it goes on from what these blocks have computed for the nodes of the draft.
     """
 
     def __init__(self, reader: ExitReader):
@@ -156,7 +156,7 @@ class GoesOn:
         self.device = self.target.device
 
     def new_cache(self, rows: int, slots: int) -> Cache:
-        """What is made last before a text begins is the cache that the draft works in, too."""
+        """What is made last before a text begins is the draft model's cache, too."""
         self.reader.offered = self.target.new_cache(rows, slots)
         return self.reader.offered
 
@@ -169,7 +169,7 @@ class GoesOn:
         chain = not placing and min(layers, default=self.depth) >= self.depth
         if not (computed and shared and chain):
             return self.target(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
-        # What the draft has computed for its first rows, and the first blocks now for the others.
+        # What the blocks computed for the first nodes while drafting, and compute now for the rest.
         h, start = torch.cat(computed, 1)[:, :tokens.shape[1]], cache.length
         read = h.shape[1]
         if read < tokens.shape[1]:
@@ -185,11 +185,11 @@ class GoesOn:
 def target_for(target: Any, drafter: Drafter) -> Any:
     """What verifies the drafts of this drafter, to be used in the target's place.
 
-    The target itself, or a GoesOn if the drafter drafts with this very target's first blocks. A
-    drafter that holds another one (hybrid) has no reader of its own: there the target itself reads
-    every row in full, and the text is the same.
+    The target itself, or a ContinuingTarget if the drafter drafts with this very target's first
+    blocks. A drafter that holds another one (hybrid) has no reader of its own: there the target
+    itself reads every node in full, and the text is the same.
     """
     reader = getattr(drafter, "reader", None)
     if isinstance(reader, ExitReader) and reader.model.target is target and isinstance(target, GPT):
-        return GoesOn(reader)
+        return ContinuingTarget(reader)
     return target

@@ -82,7 +82,7 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens in a row."""
+        """What runs it over drafts of at most `depth` tokens one after the other."""
         return self.reader_class(self, depth)
 
     def spread(self, logits: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class AtOnce(Learned):
     Its state (B, N, k, V) are the logits of the k tokens that are left.
     """
 
-    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+    def logits(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
         """The logits of call.steps tokens, (B, N, steps, V). tokens, before: as for `read`."""
         raise NotImplementedError
 
@@ -153,7 +153,7 @@ class AtOnce(Learned):
         return logits
 
     def read(self, tokens: Tensor, before: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
-        return self.step(self.rows(tokens, before, call), call.asking(tokens), call)
+        return self.step(self.logits(tokens, before, call), call.asking(tokens), call)
 
     def step(self, state: Tensor, tokens: Tensor, call: Reading) -> tuple[Tensor, Tensor]:
         return state[..., 1:, :], self.after_token(state[..., 0, :], tokens)

@@ -1,4 +1,4 @@
-"""What a draft is trained on: how far q_draft is from p_target, in seven ways.
+"""What a draft model is trained on: how far q_draft is from p_target, in seven ways.
 
 A draft token is accepted with probability alpha = sum min(p_target, q_draft) = 1 - TV(p_target,
 q_draft). So total variation is what speculation pays for. It is hard to begin with: only tokens
@@ -31,12 +31,12 @@ def log_probs(logits: Tensor) -> Tensor:
 
 
 def forward_kl(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """KL(p_target || q_draft), in nats: the draft has to cover all that the target writes."""
+    """KL(p_target || q_draft), in nats: the draft model has to cover what the target writes."""
     return (p_target.exp() * (p_target - q_draft)).sum(-1)
 
 
 def reverse_kl(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """KL(q_draft || p_target), in nats: the draft must not write what the target would not."""
+    """KL(q_draft || p_target), in nats: the draft model must not write what the target does not."""
     return forward_kl(q_draft, p_target)
 
 
@@ -57,7 +57,7 @@ def minus_log_alpha(p_target: Tensor, q_draft: Tensor) -> Tensor:
 
 
 def lk_hybrid(p_target: Tensor, q_draft: Tensor) -> Tensor:
-    """KL where the draft is far off, total variation where it is near: by exp(-3 alpha)."""
+    """KL where the draft model is far off, total variation where it is near: by exp(-3 alpha)."""
     off = total_variation(p_target, q_draft)
     weight = (-3 * (1 - off.detach())).exp()
     return weight * forward_kl(p_target, q_draft) + (1 - weight) * off

@@ -10,7 +10,7 @@ Cai et al. 2024 (arXiv 2401.10774), Medusa-1: the target is frozen. Blockwise pa
                                                         of token k + 1 after the last one
 
 A head of Medusa's knows the text up to the last token but one, and nothing of the tokens that the
-others predict. So all rows of one depth get the same children, and the farther a head looks, the
+others predict. So all nodes of one depth get the same children, and the farther a head looks, the
 less it knows. But a draft takes one step, whatever its size.
 
 A head of Hydra's knows all the tokens before its own place. Its distribution is a true conditional
@@ -62,7 +62,7 @@ class Medusa(AtOnce):
         """Logits (..., V) of token k + 1 after the last one."""
         return self.target_logits(h + F.silu(self.blocks[k](h)))
 
-    def rows(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
+    def logits(self, tokens: Tensor, before: Tensor, call: Reading) -> Tensor:
         h = self.last_hidden(call.asking(before))
         return torch.stack([self.head(k, h) for k in range(call.steps)], -2)
 

@@ -10,7 +10,7 @@ Wertheimer et al. 2024 (arXiv 2404.19124); a recurrent drafter of this kind is R
         logits of the next token = head(z)
 
 The state has read every token before it. So q_draft is exact, and hardly worse for the last draft
-token than for the first. A step is two products and a row of a table.
+token than for the first. A step is two products and one look into a table.
 
 Left out: other weights for every step. One set of weights drafts any number of tokens.
 """

@@ -18,7 +18,7 @@ the name beforehand. A query costs a little, and a draft token has no key and no
 
 `Lookback` is the same model without what grows with the vocabulary. The state is as wide as the
 target, so the embeddings are the target's own and the output head, of a part of the vocabulary
-(pruned.py), begins as rows of the target's.
+(pruned.py), begins as a part of the target's.
 
     every committed token x     z = norm(layer(embedding of x, hidden states before x))
     after the last one, x       z = norm(z + mlp(x, z))

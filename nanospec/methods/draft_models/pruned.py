@@ -2,7 +2,7 @@
 
 Most of what a draft model of a large vocabulary reads is its output head: at 49,152 tokens and 576
 channels 28 million weights, as many as ten of its layers. Few of these tokens are ever drafted.
-EAGLE-3 (arXiv 2503.01840) and FR-Spec (arXiv 2502.14856) keep the rows of the frequent ones. A
+EAGLE-3 (arXiv 2503.01840) and FR-Spec (arXiv 2502.14856) keep the weights of the frequent ones. A
 token that is left out is never drafted: q_draft is 0 there, which costs speed and never exactness.
 """
 
@@ -30,7 +30,7 @@ class Pruned(Learned):
         if spoken > vocab_size:
             raise ValueError(f"it cannot draft {spoken} of {vocab_size} tokens")
         self.head = Linear(channels, spoken)
-        # Of every row of the head: its token's id less its own number, as EAGLE-3's d2t has it.
+        # Of every output of the head: its token's id less its own number, as EAGLE-3's d2t has it.
         self.register_buffer("offsets", torch.zeros(spoken, dtype=torch.int64))
 
     @property

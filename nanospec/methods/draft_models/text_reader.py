@@ -77,7 +77,7 @@ class LearnedReader:
     def commit(self, path: Tensor, count: Tensor, hidden: Tensor | Any) -> None:
         """Keep the hidden states of the accepted path, as for Drafter.
 
-        Row 0 of the draft was the last token of the text before the round.
+        Node 0 of the draft was the last token of the text before the round.
         """
         first = self.text.length - count - 1            # the place of the path's first draft token
         places = first[:, None] + torch.arange(path.shape[1], device=path.device)

@@ -116,7 +116,7 @@ class ByLoad(ModelDrafter):
 
 
 def nothing_drafted(text: Text) -> Draft:
-    """Row 0 alone: the round is a step of plain decoding."""
+    """Node 0 alone: the round is a step of plain decoding."""
     last = text.last(1)
     return Draft(last, torch.zeros(*last.shape, text.vocab_size, device=last.device))
 

@@ -13,7 +13,7 @@ beforehand:
     text 3      .4  .3                  and from text 3 one
 
 DSpark's scheduler (arXiv 2607.05147); vLLM's adaptive verification guesses the chance from the
-draft's margin.
+draft model's margin.
 
 Claim: all texts together are distributed as if each had been written by the target alone.
 Proof.
@@ -55,7 +55,7 @@ from nanospec.theory import acceptance
 class BySurvival(ModelDrafter):
     """At most gamma draft tokens for a text, and half as many for each on average.
 
-    acceptance: of each class of sureness, the draft's greatest probability.
+    acceptance: of each class of sureness, the draft model's greatest probability.
 
     From the draft token with which the budget could be spent, it waits for the device after every
     one: whether there will be another depends on it.
@@ -98,8 +98,8 @@ class BySurvival(ModelDrafter):
         n = 1 + most
         self.classes = torch.stack(classes, 1)[:, :most]                    # of what is verified
         drawn = torch.arange(n, device=device) <= self.counts[:, None]                      # (B, n)
-        q_rows = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n]
-        return Draft(torch.stack(tokens, 1)[:, :n], q_rows * drawn[:, :, None], len(q_draft))
+        q_nodes = torch.stack([torch.zeros_like(q_draft[0]), *q_draft], 1)[:, :n]
+        return Draft(torch.stack(tokens, 1)[:, :n], q_nodes * drawn[:, :, None], len(q_draft))
 
     def counts_of(self, survival: list[Tensor]) -> Tensor:
         """(B,), how many draft tokens each text gets."""

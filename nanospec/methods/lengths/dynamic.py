@@ -1,8 +1,8 @@
 """A chain whose length is decided while it grows: how many tokens to draft, here and now.
 
 A stopping rule decides whether a place of the text gets a draft token. It may look at the text, at
-earlier rounds, at the draft tokens and coins before this place, and at the draft's distribution at
-this place. It may not look at the draft token of this place, or at that token's coin.
+earlier rounds, at the draft tokens and coins before this place, and at the draft model's
+distribution at this place. It may not look at this place's draft token, or at that token's coin.
 
 Claim: the text has the target's distribution.
 Proof.
@@ -47,29 +47,29 @@ class DynamicDrafter(ModelDrafter):
     it.
     """
 
-    fixed, learns, per_row = False, "length", ("reader", "of")
+    fixed, learns, per_row = False, "length", ("reader", "rules")
 
     def __init__(self, draft_model: Any, when: StoppingRule, gamma: int = 8):
         super().__init__(draft_model, gamma)
         check_has("what says when to stop", when, "a stopping rule", "goes_on", "draws", "learn")
-        self.when, self.of = when, {}
+        self.when, self.rules = when, {}
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """New requests: read the prompts, and forget what the last requests taught."""
         super().read(text, rows, hidden)
         for b in rows:
-            self.of[b] = copy(self.when)
-            self.of[b].begin()
+            self.rules[b] = copy(self.when)
+            self.rules[b].begin()
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """Up to gamma draft tokens for every text. One that stops before others lacks the rest."""
         B, device = len(text.tokens), text.tokens.device
         tokens, q_draft, steps, unknown = [], [], 0, float("nan")
-        self.sure = [[] for _ in range(B)]          # the draft's own probability of every token
+        self.sure = [[] for _ in range(B)]      # the draft model's own probability of every token
         grows, known = [True] * B, list[bool]()     # known: to the device, as `on`
         while len(tokens) < self.most:
-            grows = [on and bool(self.of[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
+            grows = [on and bool(self.rules[b].goes_on(self.sure[b])) for b, on in enumerate(grows)]
             if not any(grows):
                 break
             if grows != known:
@@ -80,22 +80,22 @@ class DynamicDrafter(ModelDrafter):
                 logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)[:, 0]
             steps += 1
             own, q = probs(logits), sampling(logits)
-            on = on & torch.stack([self.of[b].draws(own[b]) for b in range(B)])[:, None]
+            on = on & torch.stack([self.rules[b].draws(own[b]) for b in range(B)])[:, None]
             certain = torch.eye(1, text.vocab_size, device=device)
             tokens.append(dice.pick(torch.where(on, q, certain)))   # texts that have stopped: a 0
             q_draft.append(torch.where(on, q, 0.0))
             read = [(float(grow), unknown) for grow in grows]
-            if any(self.of[b].looks for b in range(B)):
+            if any(self.rules[b].looks for b in range(B)):
                 read = torch.cat([on, own.gather(1, tokens[-1][:, None])], 1).tolist()      # waits
             for b, (drawn, probability) in enumerate(read):
                 grows[b] = drawn > 0
                 self.sure[b] += [probability] * grows[b]
-            if not any(grows):                          # a 0 in every row: nothing was drawn
+            if not any(grows):                          # a 0 in every text: nothing was drawn
                 tokens.pop()
                 q_draft.pop()
         zeros = torch.zeros(B, text.vocab_size, device=device)
-        q_rows = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
-        return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_rows, steps)
+        q_nodes = torch.stack([zeros.to(q_draft[0]) if q_draft else zeros, *q_draft], 1)
+        return Draft(torch.stack([text.last(1)[:, 0], *tokens], 1), q_nodes, steps)
 
     def commit(self, draft: Draft, path: Tensor, count: Tensor, p_target: Tensor,
                hidden: Tensor | None, logits: Tensor) -> None:
@@ -107,4 +107,4 @@ class DynamicDrafter(ModelDrafter):
         for b, (accepted, *its_betas) in enumerate(numbers):
             # The accepted, and the first that was rejected.
             judged = min(int(accepted) + 1, len(self.sure[b]))
-            self.of[b].learn(self.sure[b], int(accepted), its_betas[:judged])
+            self.rules[b].learn(self.sure[b], int(accepted), its_betas[:judged])

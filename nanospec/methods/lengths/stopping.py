@@ -22,9 +22,9 @@ from nanospec.theory import check_formula, expected_tokens, speedup
 class StoppingRule:
     """Goes on for as long as it may, as the chain of speculate.py. A rule says where it differs.
 
-    sure: a number for each draft token of the round so far: the probability that the draft gave to
-    it, before temperature, top-k and top-p. The q_draft that these settings make tells less: at
-    temperature 0 it is one-hot.
+    sure: a number for each draft token of the round so far: the probability that the draft model
+    gave to it, before temperature, top-k and top-p. The q_draft that these settings make tells
+    less: at temperature 0 it is one-hot.
     looks: whether it looks at anything but how many draft tokens there are. If not, these numbers
     are not read from the device, and each is NaN.
     """
@@ -35,13 +35,13 @@ class StoppingRule:
         """A new request: forget the last one."""
 
     def goes_on(self, sure: list[float]) -> bool:
-        """Before a call of the draft: shall there be one?"""
+        """Before a call of the draft model: shall there be one?"""
         return True
 
     def draws(self, own: Tensor) -> Tensor:
         """Between call and draw: shall a token be drawn?
 
-        own (V,): the draft's distribution, before temperature.
+        own (V,): the draft model's distribution, before temperature.
         One bool, on the device of `own`: to look at it here would be to wait for the device.
         """
         return own.new_ones((), dtype=torch.bool)
@@ -69,7 +69,7 @@ class Heuristic(StoppingRule):
 
 
 class Confidence(StoppingRule):
-    """Stops after a draft token to which the draft gave less than `least`, which stays.
+    """Stops after a draft token to which the draft model gave less than `least`. It stays.
 
     Draft & Verify, Zhang et al. 2023 (arXiv 2309.08168); assistant_confidence_threshold in
     transformers.
@@ -84,7 +84,7 @@ class Confidence(StoppingRule):
 
 
 class Entropy(StoppingRule):
-    """Draws no token where 1 - sqrt(g H) < least. H is the draft's entropy in nats.
+    """Draws no token where 1 - sqrt(g H) < least. H is the draft model's entropy in nats.
 
     AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no
     draft token.
@@ -128,11 +128,11 @@ class Goodput(StoppingRule):
 
     def goes_on(self, sure: list[float]) -> bool:
         stand = prod(self.chances[i] for i in sureness(torch.tensor(sure, device="cpu")).tolist())
-        rows = len(sure) + 1                        # what the target has to read already
+        tokens = len(sure) + 1                      # what the target has to read already
         return not sure or any(
             stand * (expected_tokens(self.alpha, more) - 1)
-            > self.rate * (more * self.c + self.v[rows + more] - self.v[rows])
-            for more in range(1, max(self.v) - rows + 1))
+            > self.rate * (more * self.c + self.v[tokens + more] - self.v[tokens])
+            for more in range(1, max(self.v) - tokens + 1))
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
         shares = torch.tensor(betas, dtype=torch.float64, device="cpu")

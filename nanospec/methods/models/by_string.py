@@ -46,7 +46,7 @@ WIDTH = 256     # a cache's slots are a multiple of it
 
 
 class StringDrafter(CopyingDrafter):
-    """gamma tokens of `draft`, a GPT, as a chain of at most gamma of the target's.
+    """gamma tokens of the draft model, a GPT, as a chain of at most gamma of the target's.
 
     kept: of every text what the cache holds. It waits for the device at every draft token, to see
     whether the text has ended.

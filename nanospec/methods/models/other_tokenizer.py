@@ -3,7 +3,7 @@
 Timor et al. 2025, token-level intersection (TLI; arXiv 2502.05202, section 4).
 
     the text     target's tokens    " def" " main" "():", each read as one token of the draft model
-    the draft    its own logits     of what both have, moved to the target's ids; others: -infinity
+    draft model  its own logits     of what both have, moved to the target's ids; others: -infinity
 
 Claim: the text is lossless, whatever the two tables below say.
 Proof. What comes out is a language model over the target's vocabulary, if a strange one. A drafter
@@ -59,14 +59,16 @@ def tables_of(draft_model: Any, target: Any, vocab_size: int) -> Tables:
     vocab_size: V of the target, which may have ids that are no tokens.
     PairError if not one string is a token of both, or the target's tokenizer has more tokens than
     V.
-    Example: draft's tokens a, b, ab and target's b, a, ba, each with end of text after them: b, a
-    and end of text are shared, ids [0, 1, 3] and own [1, 0, 3], and ba is read as a.
+    Example: the draft model's tokens are a, b, ab, the target's b, a, ba, and end of text comes
+    after them in both. Then b, a and end of text are shared, ids [0, 1, 3] and own [1, 0, 3], and
+    ba is read as a.
     """
     spellings = target.spellings
     if len(spellings) > vocab_size:
         raise PairError(f"the target has {vocab_size} tokens, and its tokenizer {len(spellings)}")
-    of_draft, of_target = ({spelling: token for token, spelling in enumerate(of) if spelling}
-                           for of in (draft_model.spellings, spellings))
+    of_draft, of_target = (
+        {spelling: token for token, spelling in enumerate(listed) if spelling}
+        for listed in (draft_model.spellings, spellings))
     shared = {of_target[spelling]: of_draft[spelling]
               for spelling in of_target.keys() & of_draft.keys()}
     if not shared:
@@ -83,17 +85,17 @@ def tables_of(draft_model: Any, target: Any, vocab_size: int) -> Tables:
         read_as[token] = next((of_draft[ending] for ending in endings if ending in of_draft),
                               shared.get(token, draft_model.end_of_text))
     ids = sorted(shared)
-    return Tables(*(torch.tensor(its, device="cpu")
-                    for its in (ids, [shared[token] for token in ids], read_as)))
+    return Tables(*(torch.tensor(table, device="cpu")
+                    for table in (ids, [shared[token] for token in ids], read_as)))
 
 
 class OtherTokenizer(nn.Module):
-    """`draft`, a GPT, as a language model over the target's vocabulary. It stands wherever a draft
-    GPT does.
+    """A GPT, `draft_model`, as a language model over the target's vocabulary. It stands wherever a
+    draft GPT does.
 
     note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the
     tokens that both have are the same ids in both. Then they are of one tokenizer, and only the
-    models have rows for more or fewer. PairError if it has fewer tokens than the tables say.
+    models have weights for more or fewer. PairError if it has fewer tokens than the tables say.
     """
 
     ids: Tensor

@@ -57,8 +57,8 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     """Flip a coin for every cut that could be made, make the longest that may be made, and say what
     follows it.
 
-    draft: n = gamma + 1 rows; p_target (B, n, V) -> accepted (B,) in 0..gamma, token (B,). As
-    `verify`, gamma + 1 uniforms a row.
+    draft: n = gamma + 1 nodes; p_target (B, n, V) -> accepted (B,) in 0..gamma, token (B,). As
+    `verify`, gamma + 1 uniforms a text.
 
     In `verify`, one rejected token rejects all after it. Here a coin that says no rejects nothing:
     if the coin of a longer cut says yes, all tokens before that cut are accepted. Example (the
@@ -73,14 +73,14 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
     q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
     ws = [p_target.new_ones(len(p_target))]
     for i in range(x.shape[1]):             # no cumprod: the minimum is taken at every step
-        # A row that a text lacks has a q_draft of zeros, and is never reached.
+        # A node that a text lacks has a q_draft of zeros, and is never reached.
         drawn = q_of_x[:, i] > 0
         ws.append(torch.where(drawn, ws[i] * p_of_x[:, i] / q_of_x[:, i], 0.0).clamp(max=1))
     w = torch.stack(ws, 1)                                                                  # (B, n)
 
-    # Of every row, what the token after it was drawn from; zeros for the last, as in `verify`.
+    # What the token after every node was drawn from; zeros after the last, as in `verify`.
     q_after = F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))
-    covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)     # Z; of the last row, w
+    covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)     # Z; at the last node, w
     # How often no longer cut is made; 0 where w = 1 and p = q: a longer one always is.
     reached = covered + 1 - w
     h = torch.where(reached == 0, 1.0, covered / reached)
@@ -89,7 +89,7 @@ def verify_block(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Te
 
     b = torch.arange(len(accepted), device=accepted.device)
     weight = w[b, accepted, None]
-    # w p where nothing is left.
+    # Where nothing is left, `residual` returns w p_target, and that is the bonus token's.
     left = residual(weight * p_target[b, accepted], q_after[b, accepted])
     return accepted, dice.pick(left)
 

@@ -5,15 +5,15 @@ Weng et al. 2025 (arXiv 2505.12398); rebuilt from the idea, not from their code.
 p_target / q_draft can be saved by those after it. On every table walked, no fewer tokens are
 expected. On a chain it is block.py. Where no token was drawn it is the node rule.
 
-Each row has two numbers for what is still to come. `chance`: how probable it is that the row will
-be accepted. `left`: the distribution of the token after it, if it is. In the beginning the root's
-are 1 and p_target. A row's first child x was drawn from q_draft. It gets min(1, chance left(x) /
-q_draft(x)), and p_target after it.
+Each node has two numbers for what is still to come. `chance`: how probable it is that the node
+will be accepted. `left`: the distribution of the token after it, if it is. In the beginning the
+root's are 1 and p_target. A node's first child x was drawn from q_draft. It gets min(1, chance
+left(x) / q_draft(x)), and p_target after it.
 
-Claim: from then on, a row is accepted with probability `chance`, and if so, the next token comes
+Claim: from then on, a node is accepted with probability `chance`, and if so, the next token comes
 from `left`.
-Proof. Let the claim be true for all rows after this one, and for this row with a child fewer.
-1. Without children, the row flips one coin, and the next token is drawn from `left`. So the claim
+Proof. Let the claim be true for all nodes after this one, and for this node with a child fewer.
+1. Without children, the node flips one coin, and the next token is drawn from `left`. So the claim
    is true.
 2. With children: the first is x with q_draft(x). It is accepted with min(1, chance left(x) /
    q_draft(x)).
@@ -21,8 +21,8 @@ Proof. Let the claim be true for all rows after this one, and for this row with 
 4. Missing is max(0, chance left - q_draft). Let S be its total. Then the total of step 3 is chance
    - S.
 5. In the other S + 1 - chance of all cases, this child is rejected, and the rule is back at the
-   row.
-6. The row gets a new `left`, missing / S, and a new `chance`, S / (S + 1 - chance). It has a child
+   node.
+6. The node gets a new `left`, missing / S, and a new `chance`, S / (S + 1 - chance). It has a child
    fewer.
 7. So it is accepted in step 6 with probability S in all, and then x comes next with missing(x).
 8. Steps 3 and 7 together: x comes next with chance left(x). That is the claim.
@@ -46,8 +46,8 @@ OfOneText = Callable[[list[int], list[int], Tensor, Tensor, Dice], tuple[int, Te
 
 
 def each_text(rule: OfOneText) -> Rule:
-    """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (row, what
-    is left (V,)), as a rule for B.
+    """A rule for one text, (tokens, parents, q_draft (n, V), p_target (n, V), dice) -> (node,
+    what is left (V,)), as a rule for B.
 
     It waits for the device at every coin, in every text: how a coin falls says which one is next.
     """
@@ -55,7 +55,7 @@ def each_text(rule: OfOneText) -> Rule:
         check_scored(draft, p_target, Draft, TreeDraft)
         alone = [dice.of_row(b) for b in range(len(p_target))]
         ends = [rule(*of_text(draft, b), p_target[b], die) for b, die in enumerate(alone)]
-        accepted = torch.tensor([row for row, _ in ends], device=p_target.device)
+        accepted = torch.tensor([node for node, _ in ends], device=p_target.device)
         token = torch.cat([die.pick(left[None]) for die, (_, left) in zip(alone, ends)])
         dice.column = max(die.column for die in alone)      # after all that was handed out
         return accepted, token
@@ -65,9 +65,9 @@ def each_text(rule: OfOneText) -> Rule:
 @each_text
 def verify_traversal(tokens: list[int], parents: list[int], q_draft: Tensor, p_target: Tensor,
                      dice: Dice) -> tuple[int, Tensor]:
-    """The last row that is accepted, and the distribution of the token that follows it.
+    """The last node that is accepted, and the distribution of the token that follows it.
 
-    One text: n rows; q_draft (n, V), p_target (n, V). Asks the dice for at most n - 1 coins; the
+    One text: n nodes; q_draft (n, V), p_target (n, V). Asks the dice for at most n - 1 coins; the
     rule for B texts then draws the token.
 
     Example: a chain of two draft tokens, both token 0; p_target [.5, .5] and q_draft [.8, .2]
@@ -75,21 +75,21 @@ def verify_traversal(tokens: list[int], parents: list[int], q_draft: Tensor, p_t
     missing after the first: it is accepted with .1125 / (.1125 + .375) = .23, and token 1 follows.
     If not, [0, .3] is missing after the root: token 1 it is.
     """
-    left, chance, row = list(p_target), [p_target.new_ones(())] * len(tokens), 0
+    left, chance, node = list(p_target), [p_target.new_ones(())] * len(tokens), 0
     untried = [[child for child, parent in enumerate(parents) if parent == old]
                for old in range(len(tokens))]
     while True:
-        if untried[row]:                                        # down, to the eldest that is left
-            child = untried[row].pop(0)
+        if untried[node]:                                        # down, to the eldest that is left
+            child = untried[node].pop(0)
             x = tokens[child]
-            chance[child] = (chance[row] * left[row][x] / q_draft[child][x]).clamp(max=1)
-            row = child
-        elif row == 0 or dice.flip(chance[row].view(1, 1)):
-            return row, left[row]
+            chance[child] = (chance[node] * left[node][x] / q_draft[child][x]).clamp(max=1)
+            node = child
+        elif node == 0 or dice.flip(chance[node].view(1, 1)):
+            return node, left[node]
         else:                                                       # rejected: back to its parent
-            rejected, row = row, parents[row]
-            missing = (chance[row] * left[row] - q_draft[rejected]).clamp(min=0)
+            rejected, node = node, parents[node]
+            missing = (chance[node] * left[node] - q_draft[rejected]).clamp(min=0)
             total = missing.sum()
             if total > 0:                                   # else the chance is 0, or p = q up to
-                left[row] = missing / total                     # rounding: 0 / 0, and still certain
-            chance[row] = (total / (total + (1 - chance[row]))).nan_to_num(1.0)
+                left[node] = missing / total                # rounding: 0 / 0, and still certain
+            chance[node] = (total / (total + (1 - chance[node]))).nan_to_num(1.0)

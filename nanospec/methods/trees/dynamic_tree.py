@@ -1,15 +1,15 @@
 """A tree that is grown where the draft model is sure: a different shape for every text.
 
-EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A row's confidence is the product of the draft model's
+EAGLE-2 (Li et al. 2024, arXiv 2406.16858). A node's confidence is the product of the draft model's
 probabilities along its path: about the chance that the target accepts the whole path.
 
-    expand   on every level the `width` most confident rows get `width` children each, their
+    expand   on every level the `width` most confident nodes get `width` children each, their
              likeliest tokens
-    rerank   of all rows that were made, the `count` most confident are the draft
+    rerank   of all nodes that were made, the `count` most confident are the draft
 
 A child is never more confident than its parent, and where they tie the parent stands first. So the
 choice is a tree.
-No token is drawn: which rows there are follows from the text alone. So every q_draft is one-hot,
+No token is drawn: which nodes there are follows from the text alone. So every q_draft is one-hot,
 and the node rule of methods/trees/node_rule.py is exact.
 """
 
@@ -31,7 +31,7 @@ from nanospec.text import Text
 class DynamicTree(TreeOfModel):
     """count: draft tokens a round, at most. width: see above. depth: the levels of draft tokens.
 
-    The draft model reads `width` rows a level. Without a depth it reads no more rows in all than
+    The draft model reads `width` nodes a level. Without a depth it reads no more nodes in all than
     the draft has. EAGLE-2 has count 60, width 10 and depth 6.
     """
 
@@ -46,7 +46,7 @@ class DynamicTree(TreeOfModel):
         self.depth = longest_chain(draft_model, depth or min(1 + count // width, count))
         if width * (self.depth - 1) > count:            # there is room for as many as a draft has
             raise RequestError(f"a tree of width {width} and depth {self.depth} is grown from "
-                               f"{width * (self.depth - 1)} rows that the draft model reads: then "
+                               f"{width * (self.depth - 1)} nodes that the draft model reads: then "
                                f"its size must be as large, got {count}")
         self.reader = tree_reader_of(draft_model, self.depth)
         self.layers = self.reader.layers
@@ -57,12 +57,12 @@ class DynamicTree(TreeOfModel):
         logits = self.reader.start(text, max(lag, self.reader.lag), kv_length)      # (B, 1, V)
         B, _, V = logits.shape
         width, made = min(self.width, V), 0
-        # Of all rows that are made; parents: their numbers, 0 the root.
+        # Of all nodes that are made. parents: these nodes' parents, by number; 0 is the root.
         tokens, parents, sures = [], [], []
-        # Of the rows that get children.
+        # Of the nodes that get children.
         sure, numbers = logits.new_zeros(B, 1), text.length.new_zeros(B, 1)
         while True:
-            likely, token = logits.log_softmax(-1).topk(width)                  # (B, rows, width)
+            likely, token = logits.log_softmax(-1).topk(width)                  # (B, nodes, width)
             tokens.append(token.flatten(1))
             parents.append(numbers.repeat_interleave(width, 1))
             sures.append((sure[:, :, None] + likely).flatten(1))    # logarithms of the confidence
@@ -76,12 +76,12 @@ class DynamicTree(TreeOfModel):
 
     def _chosen(self, text: Text, depth: int, tokens: Tensor, parents: Tensor,
                 sures: Tensor) -> TreeDraft:
-        """The most confident of all rows, in the order in which they were made."""
+        """The most confident of all nodes, in the order in which they were made."""
         best = sures.sort(descending=True, stable=True).indices[:, :self.most]
         chosen = best.sort().values                                                 # (B, n)
-        # A row's number in the draft.
-        row = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))
-        parents = F.pad(row.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
+        # A node's number in the draft.
+        number = F.pad(F.one_hot(chosen, tokens.shape[1]).sum(1).cumsum(1), (1, 0))
+        parents = F.pad(number.gather(1, parents.gather(1, chosen)), (1, 0), value=-1)
         tokens = torch.cat([text.last(1), tokens.gather(1, chosen)], 1)
         q_draft = F.one_hot(tokens, text.vocab_size)
         q_draft = q_draft.to(torch.promote_types(sures.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The node rule: a tree is verified row by row, each token against what its elder siblings left.
+"""The node rule: a tree is verified node by node, each token against what its elder siblings left.
 
 Three rules of the papers are this one rule. The difference is in the q_draft that the drafter
 reports.
@@ -6,7 +6,7 @@ reports.
     children without replacement    Sequoia, Chen et al. 2024 (arXiv 2402.12374, Algorithm 2)
     a single child                  `verify` of speculate.py
 
-Claim: after an accepted row, the next token of the text is distributed as p_target.
+Claim: after an accepted node, the next token of the text is distributed as p_target.
 Proof.
 1. Accept or replace turns a draw from any q_draft into a draw from any p_target.
 2. "Replace" means: draw from the residual distribution. We may draw from it by accept or replace as
@@ -30,12 +30,12 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     """Walk every text's tree from its root: accept a child and go on from it, or reject it and try
     its next sibling.
 
-    draft: n rows. p_target (B, n, V): the target's distribution after every row.
-    -> accepted (B,), the last row accepted, 0 for none; token (B,), which follows it.
+    draft: n nodes. p_target (B, n, V): the target's distribution after every node.
+    -> accepted (B,), the last node accepted, 0 for none; token (B,), which follows it.
 
     Children stand after their parent, in the order in which they were drawn. So one scan over the
-    rows meets every child at its turn. left (B, V): what the next child is tried against. At first
-    it is p_target after the last accepted row. Each rejected child turns it into the residual
+    nodes meets every child at its turn. left (B, V): what the next child is tried against. At first
+    it is p_target after the last accepted node. Each rejected child turns it into the residual
     distribution of `left` and the child's q_draft.
     Example: two children 0 and 1 of the root, drawn independently from q_draft [.5, .5], and
     p_target [.2, .8]. The 0 is accepted with probability .4. If it is rejected, [0, 1] is left, and
@@ -45,8 +45,8 @@ def verify_tree(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Ten
     B, n, _ = p_target.shape
     accepted, left = torch.zeros(B, 1, dtype=torch.int64, device=p_target.device), p_target[:, 0]
     tokens = draft.tokens[:, :, None]
-    # Each row's token and q_draft of it, (B, 1), and its distributions, (B, V). It is faster to cut
-    # all rows at once.
+    # Each node's token and q_draft of it, (B, 1), and its distributions, (B, V). One cut for all
+    # nodes is faster than one for each.
     x, q_of_x = tokens.unbind(1), draft.q_draft.gather(-1, tokens).unbind(1)
     q, p = draft.q_draft.unbind(1), p_target.unbind(1)
     parents = draft.parents[:, :, None].unbind(1)

@@ -1,12 +1,12 @@
 """The shape of a draft tree of which most tokens are accepted, found by dynamic programming.
 
 Sequoia, Chen et al. 2024 (arXiv 2402.12374): the best tree, and its size on given hardware. The
-recursion is that of their tree_search.py. One assumption carries it all: a row that is reached has
-its i-th child accepted with probability accepted[i], whatever the row. `accepted` is measured:
+recursion is that of their tree_search.py. One assumption carries it all: a node that is reached
+has its i-th child accepted with probability accepted[i], whatever the node. `accepted` is measured:
 draft that many children in many places, and count.
 
-A topology is a list of parents, -1 for row 0, breadth first: all rows of a depth stand together,
-the children of a row in the order in which they will be drawn. Left out: the tokens. A drafter
+A topology is a list of parents, -1 for node 0, breadth first: all nodes of a depth stand together,
+the children of a node in the order in which they will be drawn. Left out: the tokens. A drafter
 draws them, a rule judges them.
 """
 
@@ -15,46 +15,46 @@ from heapq import heappop, heappush
 from itertools import product
 from numbers import Real
 
-from nanospec.errors import MOST_ROWS, RequestError, check_gamma, check_ids, one_line
+from nanospec.errors import MOST_NODES, RequestError, check_gamma, check_ids, one_line
 
 Topology = list[int]
 
 
 def shape(*branches: int) -> Topology:
-    """Each row at depth d has branches[d] children: shape(2, 1) = [-1, 0, 0, 1, 2]."""
+    """Each node at depth d has branches[d] children: shape(2, 1) = [-1, 0, 0, 1, 2]."""
     topology, level = [-1], range(1)
     for branch in branches:
-        parents = [row for row in level for _ in range(branch)]
+        parents = [node for node in level for _ in range(branch)]
         level = range(len(topology), len(topology) + len(parents))
         topology += parents
     return topology
 
 
 def of_paths(paths: Iterable[tuple[int, ...]]) -> Topology:
-    """A tree by its rows' paths, ranks of children: (0,), (1,), (0, 0) are [-1, 0, 0, 1]."""
+    """A tree by its nodes' paths, ranks of children: (0,), (1,), (0, 0) are [-1, 0, 0, 1]."""
     number: dict[tuple[int, ...], int] = {(): 0}
-    number |= {path: row
-               for row, path in enumerate(sorted(paths, key=lambda path: (len(path), path)), 1)}
+    number |= {path: node
+               for node, path in enumerate(sorted(paths, key=lambda path: (len(path), path)), 1)}
     return [-1, *(number[path[:-1]] for path in list(number)[1:])]
 
 
 def published(tree: list) -> Topology:
-    """A tree as papers and programs print it: the parents of its rows, or Medusa's choices, which
-    are paths.
+    """A tree as papers and programs print it: the parents of its nodes, or Medusa's choices,
+    which are paths.
 
-    ValueError for what is neither: a row before its parent, a path without its beginning or without
-    an elder sibling.
+    ValueError for what is neither: a node before its parent, a path without its beginning or
+    without an elder sibling.
     Examples: [-1, 0, 1, 0] and [[0], [0, 0], [1]] are both [-1, 0, 0, 1].
     """
-    if len(tree) > MOST_ROWS or any(isinstance(path, list) and len(path) > MOST_ROWS
-                                    for path in tree):
-        raise ValueError(f"a tree has at most {MOST_ROWS} rows")
+    if len(tree) > MOST_NODES or any(isinstance(path, list) and len(path) > MOST_NODES
+                                     for path in tree):
+        raise ValueError(f"a tree has at most {MOST_NODES} nodes")
     if tree[:1] == [-1] and all(type(parent) is int for parent in tree):
         paths: list[tuple[int, ...]] = [()]
-        for row, parent in enumerate(tree[1:], 1):
-            if not 0 <= parent < row:
-                raise ValueError(f"row {row} has the parent {parent}")
-            paths.append((*paths[parent], tree[1:row].count(parent)))
+        for node, parent in enumerate(tree[1:], 1):
+            if not 0 <= parent < node:
+                raise ValueError(f"node {node} has the parent {parent}")
+            paths.append((*paths[parent], tree[1:node].count(parent)))
         tree = paths[1:]
     paths = [tuple(path) for path in tree]
     known = {(), *paths}
@@ -69,19 +69,19 @@ def published(tree: list) -> Topology:
 
 
 def check_topology(topology: Sequence[int]) -> Topology:
-    """It, if these are the parents of a tree's rows, breadth first or not; or RequestError."""
+    """It, if these are the parents of a tree's nodes, breadth first or not; or RequestError."""
     check_ids("a topology", topology)
-    check_gamma(len(topology) - 1, "the rows of a topology but its root")
-    if topology[0] != -1 or any(not 0 <= parent < row
-                                for row, parent in enumerate(topology[1:], 1)):
-        raise RequestError("a topology has -1 for its root and an earlier row for every other, got "
-                           f"{topology}")
+    check_gamma(len(topology) - 1, "the nodes of a topology but its root")
+    if topology[0] != -1 or any(not 0 <= parent < node
+                                for node, parent in enumerate(topology[1:], 1)):
+        raise RequestError("a topology has -1 for its root and an earlier node for every other, "
+                           f"got {topology}")
     return list(topology)
 
 
 def check_chances(accepted: Sequence[float], size: int) -> None:
-    """RequestError unless these are chances, from 0 to 1, and `size` a number of rows."""
-    check_gamma(size, "the rows of a tree")
+    """RequestError unless these are chances, from 0 to 1, and `size` a number of nodes."""
+    check_gamma(size, "the nodes of a tree")
     if not isinstance(accepted, Sequence) or not accepted or not all(
             isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
         raise RequestError("a tree needs the chance of each child, from 0 to 1, got "
@@ -90,33 +90,34 @@ def check_chances(accepted: Sequence[float], size: int) -> None:
 
 def best_tree(accepted: Sequence[float], size: int,
               depth: int | None = None) -> tuple[float, Topology]:
-    """(expected tokens, topology) of the best tree of `size` rows, the root among them.
+    """(expected tokens, topology) of the best tree of `size` nodes, the root among them.
 
-    depth: the most rows on a path, the root among them. No row has more than len(accepted)
-    children. Where the two leave no room for `size` rows, the tree is as large as they let it be.
+    depth: the most nodes on a path, the root among them. No node has more than len(accepted)
+    children. Where the two leave no room for `size` nodes, the tree is as large as they let it be.
     Example: best_tree([.6, .2, .1], 4) is a chain, 2.176 tokens; of depth 3 at most it is [-1, 0,
     0, 1], 2.16 tokens.
     """
     check_chances(accepted, size)
     depth = size if depth is None else min(depth, size)
-    trees = {1: (1.0, ())}          # rows -> the best tree so deep: (expected tokens, its subtrees)
+    trees = {1: (1.0, ())}          # nodes -> the best tree so deep: expected tokens, its subtrees
     for _ in range(depth - 1):
-        forests = {0: (0.0, ())}  # rows -> the same for the children from the i-th on; i falls to 0
+        # nodes -> the same for the children from the i-th on; i falls to 0
+        forests = {0: (0.0, ())}
         for chance in reversed(accepted):
             forests = _one_child_more(chance, trees, forests, size - 1)
-        trees = {rows + 1: (1 + expected, subtrees)
-                 for rows, (expected, subtrees) in forests.items()}
+        trees = {nodes + 1: (1 + expected, subtrees)
+                 for nodes, (expected, subtrees) in forests.items()}
     expected, subtrees = trees[max(trees)]
     return expected, _breadth_first(subtrees)
 
 
 def grown_tree(accuracies: Sequence[Sequence[float]], size: int) -> tuple[float, Topology]:
-    """(expected tokens, topology) of the best tree of `size` rows where each depth has chances of
-    its own: Medusa's.
+    """(expected tokens, topology) of the best tree of `size` nodes where each depth has chances
+    of its own: Medusa's.
 
     accuracies[d][i]: how often the i-th best draft token at depth d is the right one, falling with
-    i. A row is worth the product along its path. No row is worth more than its parent or an elder
-    sibling. So taking the most valuable row, again and again, is best (Cai et al. 2024, arXiv
+    i. A node is worth the product along its path. No node is worth more than its parent or an elder
+    sibling. So taking the most valuable node, again and again, is best (Cai et al. 2024, arXiv
     2401.10774, section 2.3.3).
     Example: grown_tree([[.6, .2], [.5, .1]], 4) takes .6, .6 * .5 and .2: [-1, 0, 0, 1], 2.1
     tokens.
@@ -152,19 +153,20 @@ def best_size(accepted: Sequence[float], target_seconds: dict[int, float], draft
     """(topology, expected tokens per second) of the best size and depth: what a round emits over
     what it takes.
 
-    target_seconds[rows]: one target call on that many rows, measured; the sizes tried are its keys.
-    draft_seconds: one draft step; a round takes one for every level but the last, whose rows need
+    target_seconds[nodes]: one target call on that many tokens, measured; its keys are the sizes
+    tried.
+    draft_seconds: one draft step; a round takes one for every level but the last, whose nodes need
     not be read. (The authors count one more.) Example: accepted [.6, .2], 1 ms a draft step, 10 ms
-    a call on 2 rows, 11 ms on 4: best are 4 rows of depth 3, 2.16 tokens in 13 ms, 166 a second.
+    a call on 2 tokens, 11 ms on 4: best are 4 nodes of depth 3, 2.16 tokens in 13 ms, 166 a second.
     """
     if not target_seconds or not depths:
         raise RequestError("the best of no sizes or no depths was asked for")
 
-    def pace(rows: int, depth: int) -> tuple[float, Topology]:
-        expected, topology = best_tree(accepted, rows, depth)
-        return expected / ((depth - 1) * draft_seconds + target_seconds[rows]), topology
+    def pace(nodes: int, depth: int) -> tuple[float, Topology]:
+        expected, topology = best_tree(accepted, nodes, depth)
+        return expected / ((depth - 1) * draft_seconds + target_seconds[nodes]), topology
 
-    rate, topology = max((pace(rows, depth) for rows in target_seconds for depth in depths),
+    rate, topology = max((pace(nodes, depth) for nodes in target_seconds for depth in depths),
                          key=lambda tried: tried[0])
     return topology, rate
 
@@ -181,6 +183,6 @@ def grown_by(table: dict) -> dict[str, int]:
 def _breadth_first(subtrees: Iterable) -> Topology:
     """The subtrees of the root, each given by its own subtrees in turn -> the topology."""
     queue = [(-1, subtrees)]
-    for row, (_, trees) in enumerate(queue):    # grows while it is read
-        queue += [(row, tree) for tree in trees]
+    for node, (_, trees) in enumerate(queue):   # grows while it is read
+        queue += [(node, tree) for tree in trees]
     return [parent for parent, _ in queue]

@@ -1,7 +1,7 @@
-"""How a draft model reads a tree: level by level, each row after its own ancestors.
+"""How a draft model reads a tree: level by level, each node after its own ancestors.
 
-    1 - 2 - 4       A GPT reads row 1, then rows 2 and 3, then row 4. They take the cache's next
-        3           slots in this order. A row's position is its depth, and it attends to its
+    1 - 2 - 4       A GPT reads node 1, then nodes 2 and 3, then node 4. They take the cache's
+        3           next slots in this order. A node's position is its depth, and it attends to its
                     ancestors alone.
 
 A reader for trees is a reader as GPTReader (reader.py) with one argument more: `step` takes
@@ -24,7 +24,7 @@ from nanospec.text import Text
 
 
 class Branches:
-    """Where the rows of a tree stand in a cache, after the text, and what they attend to."""
+    """Where the nodes of a tree stand in a cache, after the text, and what they attend to."""
 
     def __init__(self, cache: Cache):
         """The root is the last token in the cache."""
@@ -35,12 +35,12 @@ class Branches:
     def grow(self, parents: Tensor, kv_length: int) -> dict[str, Any]:
         """The next level: positions (B, m) and attention mask (B, m, kv_length), as Draft.placing.
 
-        parents (m,) or (B, m): which row of the last level each of its rows follows.
+        parents (m,) or (B, m): which node of the last level each of its nodes follows.
         """
         B, m = len(self.start), parents.shape[-1]
         row = torch.arange(B, device=parents.device)[:, None]
         itself = torch.eye(m, dtype=torch.bool, device=parents.device).expand(B, m, m)
-        above = self.own[row, parents.expand(B, m)]         # (B, m, rows read before this level)
+        above = self.own[row, parents.expand(B, m)]         # (B, m, nodes read before this level)
         self.own = torch.cat([above, itself], 2)
         positions = (self.start[:, None] + self.depth).expand(B, m)
         self.depth += 1

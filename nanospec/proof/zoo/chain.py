@@ -1,4 +1,4 @@
-"""Bugs of a chain (the coin, the residual, which distribution, which row, randomness), and of what
+"""Bugs of a chain (the coin, the residual, which distribution, which node, randomness), and of what
 is carried from round to round: caches, stopping, reports.
 """
 
@@ -64,15 +64,15 @@ RESIDUALS = [
 
 DISTRIBUTIONS = [
     bug("greedy-draft-soft-q", "jaymody/speculative-sampling@ffa233e, transformers#33534",
-        "the draft takes its argmax and reports a softmax", "T1",
+        "the draft model takes its argmax and reports a softmax", "T1",
         (DRAW, "tokens.append(q_draft[-1].argmax(-1))")),
     bug("draft-warped-q-raw", "transformers#47932", "drawn with top-k, reported without",
         "T1 together", (REPORT, "q_draft.append(Sampling()(logits[:, 0]))"),
         (DRAW, "tokens.append(dice.pick(sampling(q_draft[-1].log())))")),
-    bug("target-unwarped", "vllm#9834", "temperature and top-k are applied to the draft only", "T1",
+    bug("target-unwarped", "vllm#9834", "temperature and top-k are for the draft model only", "T1",
         (SCORE, "p_target = Sampling()(logits)")),
     bug("processors-only-on-bonus", "vllm#42744, sglang#10617",
-        "only the last row has temperature and top-k", "T1",
+        "only the last node has temperature and top-k", "T1",
         (SCORE, "p_target = torch.cat([Sampling()(logits[:, :-1]), sampling(logits[:, -1:])], 1)")),
     bug("draft-dtype-mismatch", "deepseek-ai/DeepSpec#31",
         "drawn in low precision, verified in high", "T1",
@@ -83,9 +83,9 @@ DISTRIBUTIONS = [
 ]
 
 ROWS = [
-    bug("resample-from-last-row", "romsto@53922df", "the replacement comes from the last row", "T1",
+    bug("resample-from-last-row", "romsto@53922df", "the replacement is the last node's", "T1",
         ("residual(p_target[b, accepted]", "residual(p_target[b, -1]")),
-    bug("row-before", "generic", "the replacement comes from the row before", "T1",
+    bug("row-before", "generic", "the replacement comes from the node before", "T1",
         ("residual(p_target[b, accepted]",
          "residual(p_target[b, (accepted - 1).clamp(min=0)]")),
     bug("bonus-from-draft", "generic",
@@ -118,7 +118,7 @@ CACHES = [
         "one rejected token stays in the target's cache", "T1",
         (ROLL_BACK, "cache.length = text.length")),
     bug("draft-missing-last-accepted", "xllm#960, vllm#5765, vllm-metal#716",
-        "after a round in which all was accepted the draft never read its own last token",
+        "after a round in which all was accepted the draft model never read its own last token",
         "T3 cache", ("text.last(lag)", "text.last(1)"), ("text.length - lag", "text.length - 1"),
         file="reader"),
     bug("prefix-fed-again", "feifeibear@81f7c13, romsto#1",
@@ -142,8 +142,8 @@ STOPPING = [
     bug("counted-after-the-rejection", "vllm#2658, sglang#11572",
         "coins after the rejection count as accepted", "reports",
         ("cls(tokens, parents, way,",
-         "cls(tokens, parents, way + [row for row in range(len(way) + 2, n) "
-         "if tokens[row] == tokens[-1]],")),
+         "cls(tokens, parents, way + [node for node in range(len(way) + 2, n) "
+         "if tokens[node] == tokens[-1]],")),
 ]
 
 CONTROLS = [

@@ -1,4 +1,4 @@
-"""Bugs of batches: what belongs to one text and reaches another, rows that a text lacks, and who is told what."""
+"""Bugs of batches: what belongs to one text and reaches another, nodes that a text lacks, and who is told what."""
 
 from nanospec.proof.zoo.plant import bug
 
@@ -17,7 +17,7 @@ ROWS = [
     bug("draft-of-another-row", "ours", "a rule for one text gets the first text's draft, for every text",
         "batch: chain, traversal", ("rule(*of_text(draft, b)", "rule(*of_text(draft, 0)"),
         file="methods.rules.traversal"),
-    bug("ancestors-of-another-row", "ours", "every text's rows see what the first text's rows see",
+    bug("ancestors-of-another-row", "ours", "every text's nodes see what the first text's nodes see",
         "alone: dynamic-tree, token",
         ("parents, ancestors_of(parents)", "parents, ancestors_of(parents[:1].expand_as(parents))"),
         file="methods.trees.tree_draft"),
@@ -33,18 +33,18 @@ ROWS = [
 ]
 
 LACKING = [
-    bug("padded-with-a-live-parent", "ours", "a row that a text lacks is a child of its root", "drafts",
+    bug("padded-with-a-live-parent", "ours", "a node that a text lacks is a child of its root", "drafts",
         ("return TreeDraft(tokens, q_draft, parents)",
          "return TreeDraft(tokens, q_draft, torch.cat([parents[:, :1], parents[:, 1:].clamp(min=0)], 1))"),
         file="methods.trees.tree_draft"),
-    bug("a-missing-row-is-accepted", "ours", "a row that a text lacks has a coin like any other",
+    bug("a-missing-row-is-accepted", "ours", "a node that a text lacks has a coin like any other",
         "alone: lookup, token", ("torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0)", "p_of_x / q_of_x")),
     bug("a-missing-row-in-a-block", "ours", "the same, by block verification", "alone: lookup, block",
         ("torch.where(drawn, ws[i] * p_of_x[:, i] / q_of_x[:, i], 0.0)", "(ws[i] * p_of_x[:, i] / q_of_x[:, i])"),
         file="methods.rules.block"),
     bug("stopped-rows-report-q", "ours", "a text that has stopped drafting reports a q_draft all the same", "drafts",
         ("torch.where(on, q, 0.0)", "q"), file="methods.lengths.dynamic"),
-    bug("rows-of-another-text", "ours", "which rows exist is known of the first text, and taken for all",
+    bug("rows-of-another-text", "ours", "which nodes exist is known of the first text, and taken for all",
         "alone: lookup, token", ("exist.flatten()", "exist[:1].expand_as(exist).flatten()"), file="serving.ragged"),
     bug("nothing-left-is-a-child", "ours", "a child for which nothing was left keeps its parent", "drafts",
         (PARENTS, "self.parents.clone()"), file="methods.trees.drawn"),
@@ -63,8 +63,8 @@ SURVIVAL = [
 ]
 
 TOLD = [
-    bug("hidden-states-of-a-rejected-row", "ours; vllm#14649 kept the draft's own", "a drafter gets those of the row "
-        "before", "hidden states",
+    bug("hidden-states-of-a-rejected-row", "ours; vllm#14649 kept the draft model's own",
+        "a drafter gets those of the node before", "hidden states",
         (HANDED, HANDED.replace("hidden", "None if hidden is None else hidden.roll(1, 1)"))),
 ]
 

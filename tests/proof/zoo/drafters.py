@@ -1,4 +1,6 @@
-"""Bugs of drafters: knowing when to stop, and drafting for the one who drafts."""
+"""Bugs of drafters: knowing when to stop, and drafting for the one who drafts. Bugs of what a text may be: grammars and
+penalties.
+"""
 
 from nanospec.proof.zoo.plant import bug
 
@@ -10,7 +12,7 @@ SURE = "self.sure[b] += [probability] * grows[b]"
 STOPPING = [
     bug("drop-the-unlikely-sample", "generic; llama.cpp#22506 does it to argmax drafts, where it is exact",
         "a draft token that the rule dislikes is thrown away", "exact: confidence, token",
-        (DRAWN, f"{DRAWN}\n            if not self.of[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
+        (DRAWN, f"{DRAWN}\n            if not self.rules[0].goes_on([own[0, tokens[-1][0]].item()]){GO_BACK}"),
         file="methods.lengths.dynamic"),
     bug("draw-until-it-is-likely", "generic", "an unlikely draft token is drawn once more, and reported as if it were "
         "not", "exact: heuristic, token", (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.3:\n"
@@ -41,11 +43,31 @@ GRAMMARS = [
         "of the state after the last draft token of the round before, accepted or not", "grammar",
         (BEFORE, f"{BEFORE}\n            before = getattr(cache, 'last', before) if T > t == 0 else before"),
         (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="methods.models.grammar"),
-    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all rows of a draft have the mask of row 0",
+    bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all nodes of a draft have the mask of node 0",
         "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.models.grammar"),
-    bug("the-row-before-is-the-parent", "ours", "in a tree, a row's state follows that of the row before it, a sibling",
+    bug("the-row-before-is-the-parent", "ours", "in a tree, a node's state follows the one before it, a sibling's",
         "grammar", ("if attention_mask is not None:", "if attention_mask is None and False:"),
         file="methods.models.grammar"),
+]
+
+COUNTS = "counts = self._counts(self.kept(cache), attention_mask[:, first:], logits)"
+ALL_READ = "(tally + torch.nn.functional.one_hot(tokens, logits.shape[2]).cumsum(1))"
+
+PENALTIES = [
+    bug("a-counter-that-is-not-taken-back", "generic", "a counter to which every token is added that is "
+        "read still has those that were rejected", "penalties",
+        (COUNTS, "tally = getattr(cache, 'tally', 0); "
+                 f"counts = {ALL_READ}[:, first:]; cache.tally = {ALL_READ}[:, -1:]"),
+        file="methods.models.penalties"),
+    bug("a-bonus-token-past-the-penalties", "ardanlabs/kronk#788", "the bonus token is drawn without penalties",
+        "penalties", ("return worth - self.frequency * counts", "worth = worth - self.frequency * counts; return "
+                      "torch.cat([worth[:, :-1], (logits if logits.shape[1] > 2 else worth)[:, -1:]], 1)"),
+        file="methods.models.penalties"),
+    bug("one-counter-for-draft-and-target", "osaurus-ai/vmlx-swift#357", "draft model and target add to one counter, "
+        "so that a draft token has been counted when the target reads it", "penalties",
+        (COUNTS, "tally = getattr(Penalised, 'tally', 0) if logits.shape[1] else 0; "
+                 f"counts = {ALL_READ}[:, first:]; Penalised.tally = {ALL_READ}[:, -1:]"),
+        file="methods.models.penalties"),
 ]
 
 # What looks like it and is exact.
@@ -53,7 +75,7 @@ CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
         (SURE, f"{SURE}\n            if tokens[-1][0] == 0:\n                break"), file="methods.lengths.dynamic"),
     bug("stop-before-an-undecided-draw", "generic", "no draft token where none is likely", "",
-        ("self.of[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
+        ("self.rules[b].draws(own[b])", "own[b].max() >= 0.6"), file="methods.lengths.dynamic"),
     bug("drop-it-for-the-guess-before", "generic", "a draft token is thrown away because the one before it was "
         "unlikely", "", (DRAWN, f"{DRAWN}\n            if self.sure[0] and self.sure[0][-1] < 0.3{GO_BACK}"),
         file="methods.lengths.dynamic"),
@@ -62,4 +84,4 @@ CONTROLS = [
         (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="methods.lengths.dynamic"),
 ]
 
-BUGS = STOPPING + STACKS + GRAMMARS
+BUGS = STOPPING + STACKS + GRAMMARS + PENALTIES

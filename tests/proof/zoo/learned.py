@@ -14,7 +14,7 @@ HIDDEN = [
         ("before, call = self.kept[self._row, places],",
          "before, call = self.kept[self._row, (places - 1).clamp(min=0)],"), file=READER),
     bug("hidden-states-of-rejected-rows-kept", "generic",
-        "the hidden states of the first rows are kept, accepted or not",
+        "the hidden states of the first nodes are kept, accepted or not",
         "long_caches: tree of mlp, token", ("hidden[self._row, path]", "hidden"), file=READER),
     bug("hidden-states-one-late", "generic",
         "accepted tokens are paired with their own hidden states",
@@ -24,7 +24,7 @@ HIDDEN = [
         "accepted draft tokens are not read again with the target's hidden states",
         "long_caches: chain of eagle, token", ("self.lag = depth + 1", "self.lag = 2"),
         file=READER),
-    bug("a-sibling-s-state", "ours", "a draft token goes on from the first row of the level above",
+    bug("a-sibling-s-state", "ours", "a draft token goes on from the first node of the level above",
         "long_caches: tree of mlp, token", (STATE, ELDEST), file=READER),
     bug("an-anchor-sees-another-s-draft", "ours; EAGLE-3's training-time test",
         "in training, a draft token attends to the one that an earlier anchor has drafted",
@@ -68,7 +68,7 @@ HEADS = [
 
 VOCABULARY = [
     bug("vocabulary-map-missing", "generic; EAGLE-3's d2t",
-        "the number of a token in the draft's head is taken for the token", "vocabulary",
+        "the number of a token in the draft model's head is taken for the token", "vocabulary",
         ("index_copy(-1, self.ids,", "index_copy(-1, torch.arange(len(self.offsets)),"),
         file=PRUNED),
     bug("offsets-taken-for-tokens", "generic; EAGLE-3's d2t",
@@ -83,7 +83,7 @@ BLOCKS = [
         "it drafts", "long_caches: chain of dflash, token",
         ("places <= anchors[:, None]", "places <= anchors[:, None] + 1"), file=WHOLE),
     bug("a-smaller-block", "generic",
-        "no more rows are drafted at once than are asked for, and each row attends to all of them",
+        "no more is drafted at once than is asked for, and each place attends to all of that",
         "long_caches: tree of dflash, token",
         ("n, anchors = self.deepest,", "n, anchors = call.steps,"), file=DFLASH),
 ]
@@ -93,17 +93,17 @@ EXITS = [
         "same_greedy: chain of early_exit, token",
         ("layers, first=self.depth)", "layers, first=self.depth + 1)"),
         file=EXIT),
-    bug("the-last-row-in-the-first-slot", "ours", "what the draft has not read goes through the "
-        "first layers in the place of the draft's first row",
+    bug("the-last-row-in-the-first-slot", "ours", "what the draft model has not read goes through the "
+        "first layers in the place of the draft's first node",
         "same_greedy: chain of early_exit, token",
         ("cache.length = start + read", "cache.length = start"), file=EXIT),
-    bug("a-shared-cache-moved-twice", "ours", "the owner moves its rows, and so does the draft",
+    bug("a-shared-cache-moved-twice", "ours", "the owner moves its rows, and so does the draft model",
         "alone: chain of early_exit, token",
         ('() if self.shared else ("cache",)', '("cache",)'), file=EXIT),
 ]
 
 TREES = [
-    bug("children-of-the-row-before", "ours", "a row follows the row before its parent",
+    bug("children-of-the-row-before", "ours", "a node follows the node before its parent",
         "long_caches: dynamic-tree, token",
         ("numbers = made + 1 + best", "numbers = made + best"), file="methods.trees.dynamic_tree"),
 ]

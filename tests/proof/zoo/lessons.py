@@ -29,13 +29,13 @@ BUGS = [
             "the mixture", ("leaf = (child.gather(1, at) == 0) & (at > 0)", "leaf = at < 0")),
     cascade("replaced-from-the-target", "generic", "the mixture is accepted against, and p_target is what is left",
             ("rule(draft, pi, dice)", "rule(draft, torch.where(pi == draft.q_draft[row, child], pi, p_target), dice)")),
-    cascade("mixture-of-the-row-before", "ours", "the draft's distribution is that of the row itself, not of its child",
+    cascade("mixture-of-the-node-before", "ours", "the draft model's distribution is the node's own, not its child's",
             ("draft.q_draft[row, child]", "draft.q_draft")),
     cascade("mixture-of-the-youngest-child", "ours", "of several children the last one's q_draft, which knows its "
-            "elder siblings", ("(parents[:, None] == rows[:, None]).long().argmax(-1)",
-                         "((parents[:, None] == rows[:, None]) * rows).amax(-1)")),
+            "elder siblings", ("(parents[:, None] == nodes[:, None]).long().argmax(-1)",
+                         "((parents[:, None] == nodes[:, None]) * nodes).amax(-1)")),
     recurrent("state-that-read-rejected-tokens", "vllm-project/tpu-inference before #3178", "the target goes on from "
-              "the state after all rows of the draft, whatever was accepted", "states",
+              "the state after all nodes of the draft, whatever was accepted", "states",
               (FORGET, "self.after = torch.where(self.after == self.after.amax(1, keepdim=True), "
                        "self.length[:, None].clamp(min=0), -1)")),
     recurrent("state-of-the-round-before", "vllm#52942", "accepted tokens are never read by the state that was kept "

@@ -10,7 +10,7 @@ LIMIT = "done.emitted = emitted[:left]"
 MASK = "tree_mask(cache, cache.length, self.ancestors, kv_length)"
 ATTENDS = "self._slots[:kv_length] <= slots[:, :, None]"
 TO = "to, source = cache.length[:, None] + count,"
-DRAWN = "drawn, q = self._draw(left, whose, dice)"
+DRAWN = "drawn, q = self._draw(left, parents, dice)"
 
 
 def mutant(name: str, what: str, caught_by: str, *edits: tuple[str, str], file: str = "speculate"):
@@ -58,7 +58,7 @@ RANDOMNESS = [
     mutant("column-before-the-pick", "the dice go on at the uniform by which a rule for one text drew its token",
            "one after the other", ("dice.column = max(die.column", "dice.column = max(die.column - 1"),
            file="methods.rules.traversal"),
-    mutant("private-dice-like-the-requests", "the draft throws dice of its own, seeded as the request's are",
+    mutant("private-dice-like-the-requests", "the draft model throws dice of its own, seeded as the request's are",
            "real_dice: chain, token",
            (DRAW, "own = Dice([g.initial_seed() for g in dice.generators]) if hasattr(dice, 'u') else dice; "
                   "own.refill(1); tokens.append(own.pick(q_draft[-1]))")),
@@ -74,21 +74,21 @@ FAR = [
     mutant("flat-at-depth-three", "positions stop growing at depth 3", "long_caches: tree, token",
            ("self.ancestors.sum(-1) - 1", "(self.ancestors.sum(-1) - 1).clamp(max=2)"),
            file="methods.trees.tree_draft"),
-    mutant("elder-sibling-seen-late", "rows after the seventh see the row before them", "long_caches: tree, token",
+    mutant("elder-sibling-seen-late", "nodes after the seventh see the node before them", "long_caches: tree, token",
            (MASK, MASK.replace("self.ancestors,", "self.ancestors | torch.eye(self.ancestors.shape[1]).roll(-1, 1)"
                                ".bool().tril().triu(-1) & (torch.arange(self.ancestors.shape[1])[:, None] > 7),")),
            file="methods.trees.tree_draft"),
-    mutant("four-generations", "a row sees no more than four generations", "long_caches: tree, token",
+    mutant("four-generations", "a node sees no more than four generations", "long_caches: tree, token",
            ("range((n - 1).bit_length())", "range(min(2, (n - 1).bit_length()))"), file="methods.trees.tree_draft"),
     mutant("eighty-slots-seen", "a token sees the last eighty slots only", "long_caches: chain, token",
            (ATTENDS, f"({ATTENDS}) & (self._slots[:kv_length] > slots[:, :, None] - 80)"), file="cache"),
     mutant("eighty-slots-committed", "after the eightieth slot no path is committed", "long_caches: tree, token",
            (TO, "to, source, row = (cache.length[:, None] + count).clamp(max=80),"), file="methods.trees.tree_draft"),
-    mutant("draft-flat-at-depth-three", "the draft's own positions stop growing at depth 3", "long_caches: tree, token",
+    mutant("draft-flat-at-depth-three", "the draft model's positions end at depth 3", "long_caches: tree, token",
            ("+ self.depth)", "+ min(self.depth, 1))"), file="methods.trees.tree_reader"),
     mutant("third-child-reports-the-first", "the third child reports what the first was drawn from", "tree of 3",
-           (DRAWN, f"first = left.clone() if whose is level.draws[0] else first; {DRAWN}; "
-                   "q = first[:, whose] if any(whose is later for later in level.draws[2:]) else q"),
+           (DRAWN, f"first = left.clone() if parents is level.draws[0] else first; {DRAWN}; "
+                   "q = first[:, parents] if any(parents is later for later in level.draws[2:]) else q"),
            file="methods.trees.drawn"),
 ]
 
@@ -121,23 +121,23 @@ STOPS = [
 ]
 
 REPORTS = [
-    mutant("path-cut-with-the-text", "accepted rows whose tokens were cut off are not reported", "by hand",
+    mutant("path-cut-with-the-text", "accepted nodes whose tokens were cut off are not reported", "by hand",
            ("yield done", "done.path = done.path[:len(done.emitted)]; yield done")),
     mutant("counted-before-the-cut", "the token is reported as emitted where it was cut off", "by hand",
            (CUT, f"whole = done.emitted; {CUT}"),
            ("yield done", "done.emitted = done.emitted if left else whole; yield done")),
-    mutant("one-step-too-many", "the draft's steps count the rows of the draft", "by hand",
+    mutant("one-step-too-many", "the draft's steps count the nodes of the draft", "by hand",
            ("*q_draft], 1), self.gamma)", "*q_draft], 1), self.most + 1)")),
     mutant("rejected-at-the-root", "the rejected tokens are those of the first place", "by hand",
            ("last = [0, *self.path][-1]", "last = 0")),
-    mutant("q-of-the-row-before", "a row is reported with the q_draft of the row before", "T3 cache",
+    mutant("q-of-the-row-before", "a node is reported with the q_draft of the node before", "T3 cache",
            ("p_target[0], draft.q_draft[0],", "p_target[0], draft.q_draft[0].roll(1, 0),")),
     mutant("copied-with-a-half", "a copied token is reported with a probability of 1/2", "exact: lookup, token",
            ("[:, :, None].to(q_draft))", "[:, :, None].to(q_draft) / 2)"), file="methods.trees.tree_draft"),
 ]
 
 SPEED = [
-    mutant("tree-gives-up", "rows after the third are not tried: exact, and slower", "rules agree",
+    mutant("tree-gives-up", "nodes after the third are not tried: exact, and slower", "rules agree",
            ("for i in range(1, n):", "for i in range(1, min(n, 4)):"), file="methods.trees.node_rule"),
     mutant("prompt-of-the-first-request", "a drafter's second prompt is not read: exact, and slower",
            "second_request: chain, token",

@@ -5,8 +5,8 @@ from nanospec.proof.zoo.plant import bug
 LONGEST = "F.pad(coins * torch.arange(1, w.shape[1], device=w.device), (1, 0)).amax(-1)"
 COVERED = "covered = (w[:, :, None] * p_target - q_after).clamp(min=0).sum(-1)"
 WEIGHT, LEFT = "weight = w[b, accepted, None]", "residual(weight * p_target[b, accepted], q_after[b, accepted])"
-CHANCE, MISSING = "chance[row] * left[row][x] / q_draft[child][x]", "(chance[row] * left[row] - q_draft[rejected])"
-LEFT_OVER, CHANCE_LEFT = "left[row] = missing / total", "(total / (total + (1 - chance[row]))).nan_to_num(1.0)"
+CHANCE, MISSING = "chance[node] * left[node][x] / q_draft[child][x]", "(chance[node] * left[node] - q_draft[rejected])"
+LEFT_OVER, CHANCE_LEFT = "left[node] = missing / total", "(total / (total + (1 - chance[node]))).nan_to_num(1.0)"
 CHILDREN = "[child for child, parent in enumerate(parents) if parent == old]"
 
 
@@ -38,27 +38,29 @@ BUGS = [
           (WEIGHT, "weight = w[:, -1:]")),
     block("draft-after-the-last", "generic", "after the last draft token its q_draft is taken away once more",
           ("F.pad(draft.q_draft[:, 1:], (0, 0, 0, 1))", "torch.cat([draft.q_draft[:, 1:], draft.q_draft[:, -1:]], 1)")),
-    block("row-before", "generic", "the replacement comes from the row before the cut",
+    block("row-before", "generic", "the replacement comes from the node before the cut",
           (WEIGHT, "at = torch.where(accepted < coins.shape[1], (accepted - 1).clamp(min=0), accepted); "
                    + WEIGHT.replace("accepted", "at")), (LEFT, LEFT.replace("accepted", "at"))),
     traversal("chance-not-inherited", "generic", "a child's chance is its own ratio, whatever its parent's is",
-              (CHANCE, CHANCE.replace("chance[row] * ", ""))),
+              (CHANCE, CHANCE.replace("chance[node] * ", ""))),
     traversal("chance-above-one", "generic", "what a draft token has above 1 is handed on to its children",
               (f"({CHANCE}).clamp(max=1)", f"({CHANCE})")),
     traversal("residual-unweighted", "generic", "what is missing is max(0, p - q), without the chance",
-              (MISSING, MISSING.replace("chance[row] * ", ""))),
+              (MISSING, MISSING.replace("chance[node] * ", ""))),
     traversal("distribution-unweighted", "vllm-ascend#7807, on a tree", "the distribution left lacks the chance, its "
               "total does not",
-              (LEFT_OVER, "left[row] = (left[row] - q_draft[rejected]).clamp(min=0); left[row] /= left[row].sum()")),
-    traversal("chance-not-lowered", "generic", "a row whose child fell keeps its chance", (CHANCE_LEFT, "chance[row]")),
+              (LEFT_OVER, "left[node] = (left[node] - q_draft[rejected]).clamp(min=0); "
+                          "left[node] /= left[node].sum()")),
+    traversal("chance-not-lowered", "generic", "a node whose child fell keeps its chance",
+              (CHANCE_LEFT, "chance[node]")),
     traversal("chance-is-the-total", "generic", "the chance left forgets how often the child stood",
               (CHANCE_LEFT, "total")),
-    traversal("distribution-not-lowered", "generic", "a row whose child fell keeps its distribution",
+    traversal("distribution-not-lowered", "generic", "a node whose child fell keeps its distribution",
               (LEFT_OVER, "pass")),
-    traversal("coins-for-leaves-only", "generic", "a row whose children all fell stands for sure",
-              ("row == 0 or", "row == 0 or row in parents or"), by="exact: tree, block"),
-    traversal("bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token after a row is drawn from "
-              "its parent's distribution", ("return row, left[row]", "return row, left[max(parents[row], 0)]")),
+    traversal("coins-for-leaves-only", "generic", "a node whose children all fell stands for sure",
+              ("node == 0 or", "node == 0 or node in parents or"), by="exact: tree, block"),
+    traversal("bonus-from-the-parent", "SafeAILab/EAGLE#47, with another rule", "the token after a node is drawn from "
+              "its parent's distribution", ("return node, left[node]", "return node, left[max(parents[node], 0)]")),
     traversal("siblings-sorted", "generic", "siblings are tried by their probability, not as they were drawn",
               (CHILDREN, f"sorted({CHILDREN}, key=lambda child: -float(p_target[old][tokens[child]]))"),
               by="exact: tree, block"),

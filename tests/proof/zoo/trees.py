@@ -2,7 +2,7 @@
 
 from nanospec.proof.zoo.plant import bug
 
-DRAWN = "drawn, q = self._draw(left, whose, dice)"
+DRAWN = "drawn, q = self._draw(left, parents, dice)"
 TRIED = "tried = accepted == parents[i]"
 SCAN = "for i in range(1, n):"
 REJECTED = "residual(left, q[i])"
@@ -13,7 +13,7 @@ DEPTH = "self.ancestors.sum(-1) - 1"
 BUGS = [
     bug("sibling-q-not-updated", "SafeAILab/EAGLE@2f982e2", "drawn without replacement, reported as if with it",
         "exact: tree, token",
-        (DRAWN, f"first = left.clone() if whose is level.draws[0] else first; {DRAWN}; q = first[:, whose]"),
+        (DRAWN, f"first = left.clone() if parents is level.draws[0] else first; {DRAWN}; q = first[:, parents]"),
         file="methods.trees.drawn"),
     bug("bonus-from-parent-residual", "SafeAILab/EAGLE#47",
         "after a leaf the token is drawn from what its rejected siblings left", "exact: tree, token",
@@ -36,10 +36,10 @@ BUGS = [
     bug("siblings-see-each-other", "generic", "the mask of a chain on a tree", "exact: tree, token",
         (MASK, MASK.replace("self.ancestors,", "torch.ones_like(self.ancestors).tril(),")),
         file="methods.trees.tree_draft"),
-    bug("path-not-gathered", "generic", "the accepted path stays where its rows were", "exact: tree, token",
+    bug("path-not-gathered", "generic", "the accepted path stays where its nodes were", "exact: tree, token",
         ("cache.length[:, None] + path", "cache.length[:, None] + count"), file="methods.trees.tree_draft"),
-    bug("positions-ignore-parent", "TensorRT-LLM#12962", "a row's position is its slot, not its depth", "tree caches",
+    bug("positions-ignore-parent", "TensorRT-LLM#12962", "a node's position is its slot, not its depth", "tree caches",
         (DEPTH, "torch.ones_like(self.tokens).cumsum(-1) - 1"), file="methods.trees.tree_draft"),
-    bug("draft-path-not-gathered", "generic; vllm#14649", "the draft's cache keeps another branch: only speed is lost",
+    bug("draft-path-not-gathered", "generic; vllm#14649", "the draft model keeps another branch: only speed is lost",
         "tree caches", ("self.lag = depth + 1", "self.lag = 2"), file="methods.trees.tree_reader"),
 ]
