@@ -388,7 +388,7 @@ def test_speed_of_requests_to_a_chat_model(tmp_path, quick, monkeypatch, capsys)
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
     assert [(row["method"], row["task"], row["questions"]) for row in rows] == [
         (f"lookup {gamma}", task, count) for gamma in (2, 3) for task, count in (("talk", 2), ("code", 1), ("all", 3))]
-    assert "3 questions of chat.jsonl" in out
+    assert "3 questions of chat.jsonl" in " ".join(out.split())
 
 
 def test_the_twenty_requests_to_a_chat_model():
