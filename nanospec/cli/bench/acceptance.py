@@ -21,7 +21,7 @@ from torch import Tensor
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.method_options import read_pair
 from nanospec.cli.quantities import CallCosts
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.announce import announced
@@ -39,8 +39,8 @@ WINDOW = 256            # tokens that are read at once; models know nothing of w
 
 def run(text: Path | None = None, draft_model: str = "gpt", temperature: float = 1.0,
         gamma: int = 8,
-        tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu",
-        dtype: str = "auto", threads: int | None = None) -> list[dict]:
+        tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None) -> tuple[list[dict], ShownTable]:
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
     the standard library. tokens: how many of them are read.
     """
@@ -77,10 +77,9 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
                f"T = {temperature:g}, alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma "
                f"{best}",
                [row["gamma"] == best for row in rows])
-    show_table(["kind of token", "of 100 tokens", "alpha"],
-               [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
-                for kind, (share, alpha) in kinds.items()], "")
-    return rows
+    return rows, show_table(["kind of token", "of 100 tokens", "alpha"],
+                            [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
+                             for kind, (share, alpha) in kinds.items()], "")
 
 
 @torch.inference_mode()

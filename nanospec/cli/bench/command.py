@@ -89,9 +89,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
     if sys.stderr.isatty():
         print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
-    rows = run(**options)
+    rows, table = run(**options)
     if rows_file:
         write_json(rows_file, rows)
     if table_file:
-        page = markdown.page(words)
+        page = markdown.page(words, table)
         write_atomically(table_file, lambda file: file.write(page.encode()))

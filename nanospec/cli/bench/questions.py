@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.progress import track
 
 from nanospec.cli.quantities import per_second
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
 from nanospec.files.checkpoint import Pair
 from nanospec.files.paths import read_file, write_atomically
@@ -273,6 +273,6 @@ def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> d
             "speedup": pace(ours) / pace(plain), "spec_bench_speedup": theirs}
 
 
-def show(rows: Sequence[dict], caption: str) -> None:
+def show(rows: Sequence[dict], caption: str) -> ShownTable:
     cells = [[format(row[key], form) for key, form in COLUMNS.values()] for row in rows]
-    show_table(COLUMNS, cells, caption, [row["task"] == "all" for row in rows])
+    return show_table(COLUMNS, cells, caption, [row["task"] == "all" for row in rows])

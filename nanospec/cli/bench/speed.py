@@ -32,7 +32,7 @@ from nanospec.cli.bench.prompts import prompts_of
 from nanospec.cli.bench.questions import Others, read_questions
 from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
                                          takes_shape, topology_of)
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.files.checkpoint import WEIGHTS, draft_model_of
@@ -56,7 +56,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, compile: bool = False,
-        others: Others | None = None) -> list[dict]:
+        others: Others | None = None) -> tuple[list[dict], ShownTable]:
     """One row for each draft model, temperature and method; its `text` is what was written after
     all prompts together.
 
@@ -135,14 +135,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
                                             else name)} for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
-    if asked:
-        questions.show(rows, f"{caption} at most")
-    else:
-        show(rows, caption, len(pairs) > 1)
-    return rows
+    return rows, (questions.show(rows, f"{caption} at most") if asked else
+                  show(rows, caption, len(pairs) > 1))
 
 
-def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
+def show(rows: Sequence[dict], caption: str, several: bool = False) -> ShownTable:
     """A table; the best row of each temperature is bold. several: of several draft models."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
@@ -157,5 +154,5 @@ def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
             for row in sorted(rows, key=lambda row: row["speedup"])}
     cells = [[format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
               for key, form in columns.values()] for row in rows]
-    show_table(columns, cells, caption + busy(rows),
-               [row["speedup"] == best[row["temperature"]] for row in rows])
+    return show_table(columns, cells, caption + busy(rows),
+                      [row["speedup"] == best[row["temperature"]] for row in rows])
