@@ -25,6 +25,8 @@ from nanospec.cli.quantities import betas_of
 from nanospec.files import load_pair
 from nanospec.methods.index import method_of
 from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of
+from nanospec.methods.models.grammar_drafter import GrammarDrafter
+from nanospec.methods.models.penalties import Penalised
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
@@ -213,6 +215,146 @@ assert max(library_off.values()) < 1e-12
 # The copier copies without asking the grammar. A copied token that may not follow has p_target = 0,
 # so it is rejected, and the text is right all the same.
 #
+# ## A penalty depends on the text, too
+#
+# A *penalty* makes a token less likely that the text has already. The *frequency penalty* takes
+# something from a token's logit for each time that the text has it, the *presence penalty* once,
+# and the *repetition penalty* divides the logit. So p_target depends on how often each token came
+# before. As with a grammar, "before" is something else at each node of a draft (a node is a place
+# in it): the text, and the draft tokens up to this one.
+#
+# We write the frequency penalty by hand. For every node the tokens are counted anew, along its own
+# path. That is slow, and leaves nothing to take back.
+
+# %%
+PENALTY, WRITTEN = 0.7, 3
+PAIR = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+
+
+def penalised(model, text, counts):
+    """The model's distribution after the text, if each token was counted so often."""
+    logits = PAIR[model](torch.tensor([text]))[0, -1]
+    return (logits - PENALTY * torch.tensor(counts, dtype=torch.float64)).softmax(-1)
+
+
+def counted(text):
+    return [text.count(token) for token in range(3)]
+
+
+def right_round(text, seen, dice):
+    """The text with what a round adds; it has no use for `seen`, a counter that is kept."""
+    drafted, q = [], []
+    for _ in range(GAMMA):
+        q.append(penalised(1, text + drafted, counted(text + drafted)))
+        drafted.append(dice.pick(q[-1]))
+    for i, x in enumerate(drafted):
+        p = penalised(0, text + drafted[:i], counted(text + drafted[:i]))
+        if not dice.flip(p[x] / q[i][x]):
+            return text + drafted[:i] + [dice.pick(residual(p, q[i]))]
+    return text + drafted + [dice.pick(penalised(0, text + drafted, counted(text + drafted)))]
+
+
+# %%
+def plain_step(text, seen, dice):
+    return text + [dice.pick(penalised(0, text, counted(text)))]
+
+
+def written(a_round):
+    """The distribution of the tokens that are written after 1, 0, 1."""
+    def write(dice):
+        text, seen = [1, 0, 1], counted([1, 0, 1])
+        while len(text) < 3 + WRITTEN:
+            text = a_round(text, seen, OneRow(dice))
+        return tuple(text[3:3 + WRITTEN])
+    return walk(write)[0]
+
+
+wanted = written(plain_step)
+right_off = distance(written(right_round), wanted)[1]
+print(f"with a frequency penalty, the text is off by {right_off:.0e}")
+assert right_off < 1e-12
+
+# %% [markdown]
+# ## Which public bugs are these?
+#
+# A program does not count a long text anew for each node. It keeps a counter, which it has to take
+# back. Here is a round as a public program had it, in our own words. `seen` is its counter, a list,
+# and the comment is what its authors believed.
+#
+# *Guess first:* the counter is copied before the draft. What goes wrong?
+
+# %%
+def one_counter_round(text, seen, dice):
+    drafted, q, of_draft = [], [], seen                         # a copy, to be thrown away later
+    for _ in range(GAMMA):
+        q.append(penalised(1, text + drafted, of_draft))
+        drafted.append(dice.pick(q[-1]))
+        of_draft[drafted[-1]] += 1
+    for i, x in enumerate([*drafted, None]):
+        p = penalised(0, text + drafted[:i], seen)
+        if i == GAMMA or not dice.flip(p[x] / q[i][x]):
+            token = dice.pick(residual(p, q[i]) if i < GAMMA else p)
+            seen[token] += 1
+            return text + drafted[:i] + [token]
+        seen[x] += 1
+
+
+counter_off = distance(written(one_counter_round), wanted)[1]
+print(f"\nthe text is off by {counter_off:.3f}")
+assert counter_off > 0.001
+
+# %% [markdown]
+# *Answer:* a second name for a list is no copy. The draft model counts its tokens in the target's
+# counter: accepted tokens are counted twice, and rejected ones stay in it. (In the program it was a
+# structure that was copied. Its counter was an object, which both copies shared.
+# `one-counter-for-draft-and-target`: osaurus-ai/vmlx-swift#357. A program that has a true copy, and
+# counts all that the target reads, keeps the rejected ones: `a-counter-that-is-not-taken-back`.)
+#
+# The second program counts well. This is its round, again in our own words.
+#
+# *Guess first:* does a bonus token without the penalty matter less than a draft token without it?
+
+# %%
+def bare_bonus_round(text, seen, dice):
+    drafted, q = [], []
+    for _ in range(GAMMA):
+        q.append(penalised(1, text + drafted, counted(text + drafted)))
+        drafted.append(dice.pick(q[-1]))
+    for i, x in enumerate(drafted):
+        p = penalised(0, text + drafted[:i], counted(text + drafted[:i]))
+        if not dice.flip(p[x] / q[i][x]):
+            return text + drafted[:i] + [dice.pick(residual(p, q[i]))]
+    return text + drafted + [dice.pick(penalised(0, text + drafted, [0, 0, 0]))]
+
+
+bonus_off = distance(written(bare_bonus_round), wanted)[1]
+first_off = distance(*({token: sum(weight for tokens, weight in found.items() if tokens[0] == token)
+                        for token in range(3)} for found in (written(bare_bonus_round), wanted)))[1]
+print(f"\nthe text is off by {bonus_off:.3f}, its first token by {first_off:.0e}")
+assert bonus_off > 0.001 and first_off < 1e-12
+
+# %% [markdown]
+# *Answer:* the last line draws the bonus token without a penalty, and as such that is as wrong as
+# it would be anywhere. But a bonus token comes only where all of a draft was accepted. So the
+# better the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
+# (`a-bonus-token-past-the-penalties`: ardanlabs/kronk#788.)
+#
+# `Penalised` (nanospec/methods/models/penalties.py) has all three penalties. It keeps the tokens
+# themselves in their slots of the cache, as `Constrained` keeps states, and a node counts the slots
+# that it attends to. There is no counter to be taken back, or to be shared.
+
+# %%
+of_penalties = [Penalised(model, frequency=PENALTY) for model in PAIR]
+penalties_off = {}
+for name in ("chain", "tree", "lookup"):
+    run = method_of(*of_penalties, name, gamma=2, topology=[-1, 0, 0, 1]).run
+    found, paths = walk(lambda dice: tuple(
+        tokens_of(run([1, 0, 1], max_new_tokens=WRITTEN, dice=dice))))
+    penalties_off[name] = distance(found, wanted)[1]
+    print(f"{name:8} {paths:5} paths walked, the text is off by {penalties_off[name]:.0e}")
+assert max(penalties_off.values()) < 1e-12
+
+# %% [markdown]
 # ## Must the draft model be masked, too?
 #
 # Not for exactness. But a draft token that may not follow is a wasted one. Some programs leave the
@@ -228,13 +370,20 @@ PROMPTS = ["# a user, as JSON:\n", "record = json.loads(line)\n", "    # for exa
            '"""The settings of a person.\n', "# one line of the log\n"]
 grammar = grammar_of(RECORD, tokenizer, V, opens="\n")
 T, D = Constrained(target, grammar), Constrained(draft_model, grammar)
+
+
+def texts_by(writes, drafter, temperature):
+    """The rounds of a text after each prompt."""
+    return [list(speculate(writes, drafter, tokenizer.encode(prompt), 32, temperature, seed=seed,
+                           stop=tokenizer.ends)) for seed, prompt in enumerate(PROMPTS)]
+
+
+# %%
 rounds_of, alpha, shown = {}, {}, []
 for name, (writes, drafts) in {"no grammar": (target, draft_model), "both masked": (T, D),
                                "the target alone": (T, draft_model)}.items():
     for temperature in (0, 1):
-        done = [list(speculate(writes, ModelDrafter(drafts, 4), tokenizer.encode(prompt), 32,
-                               temperature, seed=seed, stop=tokenizer.ends))
-                for seed, prompt in enumerate(PROMPTS)]
+        done = texts_by(writes, ModelDrafter(drafts, 4), temperature)
         rounds = rounds_of[name, temperature] = sum(done, [])
         texts = [tokenizer.decode(tokens_of(one)).removesuffix("<|endoftext|>") for one in done]
         matches = sum(bool(re.fullmatch(RECORD, text)) for text in texts)
@@ -269,9 +418,40 @@ table(["grammar", "alpha where there is a choice", "places"],
 
 # %% [markdown]
 # Compare the middle line with both masked in the table before: a large part of the rise comes from
-# tokens that the grammar has decided. (The places are few, so the figures are rough.) An engine may
-# also write these tokens without asking any model, which is called *jump-forward* decoding. Here
-# they are drafted and accepted.
+# tokens that the grammar has decided. (The places are few, so the figures are rough.)
+#
+# ## Tokens that no model is asked for
+#
+# Where the grammar leaves one token, it is *forced*. Its masked p_target is 1, whatever the logits
+# are. So it can be drafted without a model, with a one-hot q_draft, and is accepted. The engines
+# call this *jump-forward* decoding. The target has to read the token, as it has to read any other,
+# and does so in the call that it makes anyway.
+#
+# `GrammarDrafter` (nanospec/methods/models/grammar_drafter.py) drafts all tokens that are forced,
+# and asks the draft model at the other places. It masks whatever a draft model hands over. So it
+# also takes one that reads the target's hidden states, which no `Constrained` can wrap.
+#
+# *Guess first:* a record is mostly forced. How many of the draft model's calls are left?
+
+# %%
+prefix = load_pair(draft_model="prefix").draft_model
+asked = {}
+for name, drafter in {"GPT, masked": ModelDrafter(D, 4),
+                      "GPT, forced tokens free": GrammarDrafter(draft_model, grammar, 4),
+                      "prefix, not masked": ModelDrafter(prefix, 4),
+                      "prefix, forced tokens free": GrammarDrafter(prefix, grammar, 4)}.items():
+    rounds = sum(texts_by(T, drafter, 1), [])
+    tokens, steps = len(tokens_of(rounds)), sum(done.steps for done in rounds)
+    asked[name] = tokens / len(rounds), steps / tokens
+table(["draft model", "tokens per target call", "draft model's calls per token"],
+      [[name, *(f"{number:.2f}" for number in both)] for name, both in asked.items()], "T = 1")
+
+# %% [markdown]
+# *Answer:* of the GPT's, more than one might hope. Before it can draft what follows a forced piece
+# it has to read the piece, which takes one call, however long the piece is. Without a forced token
+# a round has four calls. The target is called less often, too, because a draft goes on for as long
+# as its tokens are forced. The model that reads hidden states gains most, since now it knows the
+# grammar.
 #
 # ## Which distribution is it?
 #
@@ -280,6 +460,9 @@ table(["grammar", "alpha where there is a choice", "places"],
 # lead into a part of the grammar that the target finds unlikely, and only then does it turn out.
 # (Park et al. 2024, arXiv 2405.21047, show how far apart the two can be.) On the small tables we
 # can compute both.
+#
+# *Guess first:* does the masked target like a beginning more or less than it should, if a forced
+# token follows?
 
 # %%
 def unmasked(dice):
@@ -291,12 +474,25 @@ def unmasked(dice):
 
 matching = {tokens: weight for tokens, weight in walk(unmasked)[0].items() if is_right(tokens)}
 share = sum(matching.values())
-apart = distance({tokens: weight / share for tokens, weight in matching.items()}, right)[1]
+matching = {tokens: weight / share for tokens, weight in matching.items()}
+apart, beginnings = distance(matching, right)[1], {}
+for first in sorted({tokens[:2] for tokens in right}):
+    after = TARGET(torch.tensor([START + first]))[0, -1].softmax(-1)
+    may_follow = torch.tensor(RULES[following(following(BEGIN, first[0]), first[1])]) >= 0
+    beginnings[first] = [sum(weight for tokens, weight in found.items() if tokens[:2] == first)
+                         for found in (right, matching)] + [float(after[may_follow].sum())]
+table(["the text begins with", "masked", "thrown away unless it matches", "what may follow has"],
+      [[f"{first[0]} {first[1]}", *(f"{number:.3f}" for number in row)]
+       for first, row in beginnings.items()], "exact")
 print(f"\n{share:.0%} of the target's own texts match; among these, the distribution is "
       f"{apart:.2f} away from the masked target's")
 figures.what_the_text_may_be(alpha)
 
 # %% [markdown]
+# *Answer:* more. After 2 0 only token 2 may follow, and the target itself would write it a third of
+# the time (the last column). Who throws texts away pays for that: of the texts that begin so, two
+# thirds are gone at the next token. Masked, the forced token costs nothing, so all of them stay.
+#
 # Speculation changes neither of the two. It writes what constrained decoding would have written,
 # and it shares the faults of constrained decoding.
 #
@@ -306,8 +502,9 @@ figures.what_the_text_may_be(alpha)
 #    mask of the state after its own path.
 # 2. The state is kept in the token's slot of the cache, so a draft that is thrown away takes its
 #    states with it.
+#    A counter of a penalty is a state as well.
 # 3. The text is exact whether or not the draft model is masked. Without a mask for the draft model,
-#    acceptance falls below that of free text.
+#    acceptance falls below that of free text. A token that the grammar forces needs no draft model.
 #
 # ## Change this and run again
 #

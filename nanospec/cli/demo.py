@@ -11,7 +11,6 @@ replaced, and how fast.
 What is shown is timed, and then both run twice more, unseen: the numbers are medians of the three.
 """
 
-import math
 import shlex
 import sys
 from argparse import Namespace
@@ -19,7 +18,6 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-import torch
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
@@ -36,9 +34,9 @@ from nanospec.errors import RequestError
 from nanospec.fast.announce import printable
 from nanospec.fast.autotune import weights_of
 from nanospec.fast.clock import ClockedDrafter, clocked
-from nanospec.fast.int8 import LARGEST
 from nanospec.files.paths import write_atomically, write_json
 from nanospec.generate import generate
+from nanospec.judge.texts import Task, judge_texts
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import RULES
 from nanospec.methods.settings import GAMMA
@@ -181,31 +179,20 @@ class Demo(Chosen):
 
     def difference(self, plain: list[int], fast: list[int]) -> Text:
         """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
-        rounding; where they do not, how close the call was.
+        rounding; where they do not, judge/texts.py says whether it was that.
         """
         temperature = self.asked.temperature
-        at = next((i for i, (a, b) in enumerate(zip(plain, fast)) if a != b), None)
-        if at is None:
+        if plain[:len(fast)] == fast[:len(plain)]:
             return Text(f"Temperature {temperature:g}: both texts are the same, token for token.",
                         "dim")
         if temperature:
             return Text("The two texts differ because each was drawn with random numbers of its "
                         "own. Their distribution is the same.", "dim")
         target = self.setups[-1].target                     # it wrote them
-        with torch.inference_mode():
-            logits = target(torch.tensor([self.ids + plain[:at]], device=target.device))
-        top = logits[0, -1].float().topk(2)
-        first, second = (repr(self.decode([token])) for token in top.indices.tolist())
-        gap, name = (top.values[0] - top.values[1]).item(), weights_of(target)
-        eps = 1 / LARGEST if name == "int8" else torch.finfo(target.dtype).eps
-        step = eps * 2.0 ** (math.frexp(top.values[0].item())[1] - 1)
-        verdict = ("rounding decides there" if gap <= 4 * step else
-                   "more than rounding explains: please report")
-        return Text(f"Temperature 0: the texts part at new token {at}, "
-                    f"{self.decode([plain[at]])!r} alone and {self.decode([fast[at]])!r} "
-                    f"speculating. The target's two best there, {first} and {second}, lie "
-                    f"{gap:.2g} apart in logits, where {name} has steps of {step:.2g}: {verdict}.",
-                    "yellow")
+        judged = judge_texts(target, self.tokenizer, [Task(self.ids, plain, fast)],
+                             weights_of(target))
+        return Text(f"Temperature 0, A alone and B speculating: {judged.line(1, judged.each[0])}.\n"
+                    f"{judged.verdict}", "yellow")
 
 
 def describe(row: dict, name: str, how: str) -> Group:

@@ -1,10 +1,11 @@
-"""Judge a sampler, yours or of others, against its target's own distribution. Exit 0 if it is right
-as far as can be seen, 1 if it is wrong, 2 if it cannot be judged, 3 if there are too few samples to
-say.
+"""Judge a sampler, yours or of others, against its target's own distribution; or two texts at
+temperature 0, where they differ. Exit 0 if it is right as far as can be seen, 1 if it is wrong, 2
+if it cannot be judged, 3 if there are too few samples to say.
 
     nanospec judge transformers TARGET --assistant DRAFT_MODEL --temperature 0.7 --top-k 3
     nanospec judge endpoint http://127.0.0.1:8000 --plain http://127.0.0.1:8001
     nanospec judge function my_file:sampler --target my_file:target
+    nanospec judge texts TARGET plain.txt speculated.txt --prompt "def area("
 
 How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m tests.proof.itself,
 and engines
@@ -20,19 +21,25 @@ from pkgutil import resolve_name
 import torch
 
 from nanospec.cli.launch import Parser, command
+from nanospec.cli.options import COUNT, HERE, MODEL, TEXT
 from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.files.checkpoint import load_pair
 from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.given import answers, given_in
 from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers, model_of,
                                                  of_transformers, recomputed, special_tokens)
+from nanospec.judge.rounding import DTYPES
+from nanospec.judge.texts import Judged, Task, judge_texts
 from nanospec.judge.verdict import BINS, SETTINGS, Verdict, check_task, judge
 from nanospec.judge.witnesses import against_logprobs, against_model, against_plain
+from nanospec.model import GPT
 
 
 def parser() -> Parser:
     main = Parser(prog="nanospec judge", description=__doc__)
     kinds = main.add_subparsers(dest="kind", required=True,
-                                metavar="{transformers,endpoint,function}")
+                                metavar="{transformers,endpoint,function,texts}")
     common = Parser(add_help=False)
     common.add_argument("--ids", type=int, nargs="+", metavar="ID",
                         help="the prompt, as token ids; default: 0")
@@ -68,11 +75,7 @@ def parser() -> Parser:
                        help="the model itself, which transformers can read; neither: the logprobs "
                             "that the server reports")
     kind.add_argument("--prompt", metavar="TEXT", help="instead of --ids")
-    kind.add_argument("--model", metavar="NAME", help="the model's name on the server")
-    kind.add_argument("--at-once", type=int, default=8, metavar="N",
-                      help="requests at the same time; default: 8")
-    kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
-                      help="of a request, from its first byte to its last; default: 60")
+    asking(kind)
 
     kind = kinds.add_parser("function", parents=[common, drafted],
                             help="sampler(dice) -> tokens")
@@ -82,14 +85,42 @@ def parser() -> Parser:
                       "probability}")
     kind.add_argument("--draft-model", metavar="MODULE:NAME",
                       help="what it speculates with: a bug can then be named")
+
+    kind = kinds.add_parser("texts", help="two greedy texts that should be one: rounding or a bug?")
+    kind.add_argument("target", type=MODEL, metavar="TARGET", help="the model, or a folder with a "
+                      "pair: what its draft model would write is then known")
+    for name in "ab":
+        kind.add_argument(name, metavar=name.upper(), help="a text, a .jsonl file with a text or a "
+                          "list of token ids a line, or a server's http://...")
+    asked = kind.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--prompt", type=TEXT, metavar="TEXT", help="what they go on from")
+    asked.add_argument("--prompts", type=Path, metavar="FILE.jsonl", help="of many texts")
+    kind.add_argument("--dtype", choices=DTYPES, default="bfloat16",
+                      help=f"what they were computed in: {', '.join(DTYPES)}; default: bfloat16")
+    kind.add_argument("--new", type=COUNT, default=128, metavar="N",
+                      help="tokens that a server is asked for; default: 128")
+    asking(kind)
     return main
+
+
+def asking(kind: Parser) -> None:
+    """How a server is asked."""
+    kind.add_argument("--model", metavar="NAME", help="the model's name on the server")
+    kind.add_argument("--at-once", type=int, default=8, metavar="N",
+                      help="requests at the same time; default: 8")
+    kind.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS",
+                      help="of a request, from its first byte to its last; default: 60")
 
 
 @command("judge")
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
-    torch.set_num_threads(1)            # small tensors gain nothing from more
     options = parser().parse_args(argv)
+    if options.kind == "texts":
+        judged = judge_given(options)
+        print(judged)
+        return judged.status
+    torch.set_num_threads(1)            # small tensors gain nothing from more
     settings = {name: getattr(options, name) for name in SETTINGS}
     check_task(options.new, getattr(options, "gamma", 1), options.samples, options.seed, settings)
     task = {"ids": options.ids or [0], "new": options.new, "samples": options.samples,
@@ -149,6 +180,22 @@ def judge_function(options, task: dict, settings: dict) -> Verdict:
     except (Exception, SystemExit) as error:
         raise RequestError(f"{options.sampler!r} cannot be judged: "
                            f"{error_in_a_line(error)}") from error
+
+
+def judge_given(options) -> Judged:
+    prompts = ([options.prompt] if options.prompts is None
+               else given_in(options.prompts, ("prompt", "tokens")))
+    asked = options.new, {"temperature": 0.0}, options.model, options.timeout, options.at_once
+    texts = [answers(Endpoint(name, prompts[0], *asked), prompts) if "://" in name
+             else given_in(Path(name), ("text", "tokens")) for name in (options.a, options.b)]
+    if not len(prompts) == len(texts[0]) == len(texts[1]):
+        raise RequestError(f"{len(prompts)} prompts, {len(texts[0])} texts in A and "
+                           f"{len(texts[1])} in B: each prompt has one text in both")
+    target, draft_model, tokenizer = load_pair(options.target, HERE)
+    tasks = [Task(one if isinstance(one, list) else tokenizer.begin + tokenizer.encode(one), a, b)
+             for one, a, b in zip(prompts, *texts)]
+    return judge_texts(target, tokenizer, tasks, options.dtype,
+                       draft_model if isinstance(draft_model, GPT) else None)
 
 
 JUDGES = {"transformers": judge_transformers, "endpoint": judge_endpoint,

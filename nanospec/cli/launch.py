@@ -84,6 +84,7 @@ class Parser(argparse.ArgumentParser):
             if name in message:
                 message = (f"{name} is left out here: a distribution is made of logits by "
                            "temperature, top-k and top-p alone")
+                message += " (for code, docs/METHODS.md has Penalised)" * ("penalty" in name)
         for old, new in RENAMED.items():
             if f" {old} " in f"{message} ":
                 message = f"{old} is called {new} now"

@@ -8,6 +8,7 @@ from lessons.recurrent import small_recurrent
 from nanospec.methods.draft_models.early_exit import ExitModel, ContinuingTarget
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.models.penalties import Penalised
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS
@@ -21,6 +22,7 @@ MODELS = {
     "target of first blocks": ContinuingTarget(EXIT.reader(2)),
     "ragged": Ragged(GPT, None),
     "grammar": Constrained(GPT, Grammar(torch.tensor([[1, 0, *[1] * 9], [0, -1, *[1] * 9]]))),
+    "penalties": Penalised(GPT, 1.3, 0.2, 0.5),
     "another tokenizer": OtherTokenizer(small_gpt(8, 2, 3), tables_of(ITS, OURS, 11)),
     "states": small_recurrent(11, 3, 5, attention=[1]),
 }

@@ -17,6 +17,7 @@ from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.models.penalties import Penalised
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.tables import DRAFT_MODEL, TABLE, TableModel, small_gpt, small_learned
@@ -90,6 +91,8 @@ HYBRID, FULL_HYBRID = (method_of(target, draft_model, "hybrid", gamma=2, costs=C
                        for target, draft_model in ((TABLE, DRAFT_MODEL), (FULL, FULL_DRAFT_MODEL)))
 # Four states, each of which forbids another token or two.
 RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
+PENALTIES = {"repetition": 1.5, "presence": 0.4, "frequency": 0.7}
+PENALISED = Penalised(TABLE, **PENALTIES), Penalised(DRAFT_MODEL, **PENALTIES)
 TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
 
 
@@ -161,6 +164,9 @@ CHECKS = {check.name: check for check in [
     Check("T2", "grammar", "a chain, a tree 2-1 and copies under a grammar, V3, 3 tokens, T 0.7", lambda: worst(
         rounds(Constrained(FULL, RULED), method_of(Constrained(FULL, RULED), Constrained(FULL_DRAFT_MODEL, RULED), name,
                gamma=2, topology=TWO_ONE).run, [1, 0, 1, 2, 1], 3, **WARM) for name in ("chain", "tree", "lookup"))),
+    Check("T2", "penalties", "a chain, a tree 2-1 and copies with three penalties, V3, 3 tokens, T 0.7, top-k 2",
+          lambda: worst(rounds(PENALISED[0], method_of(*PENALISED, name, gamma=2, topology=TWO_ONE).run,
+                               [1, 0, 1, 2, 1], 3, top_k=2, **WARM) for name in ("chain", "tree", "lookup"))),
     Check("T2", "another tokenizer", "a chain, a tree, strings of a draft model with another tokenizer, V6 and V4, 3 "
           "tokens, T 0.7, top-k 2; 6 tokens, T 0", walked),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",

@@ -10,20 +10,17 @@ stack back.
     state           4       5        6      -       after a node: its parent's state, its own token
     may follow    0..9    0..9       ,      -       each node's own mask; node 3 is never accepted
 
-The state after a token stands in the token's slot of the cache, beside its keys and values. So
-whatever becomes of the slot becomes of the state: `length` is lowered and it is forgotten, a path
-is kept and it moves along, a request gets another row of a batch and takes it with it. Nothing has
-to be rolled back.
+The state after a token stands in the token's slot of the cache (in_slots.py), so that it is taken
+back with a rejected token, and nothing has to be rolled back.
 
 The mask comes before temperature, top-k and top-p: p_target is what these make of the allowed
 tokens' logits. It is not the target's distribution over whole texts, given that they match; that
 would need a look ahead.
 
-Left out: grammars that nest; jumping over tokens that have no alternative (they are drafted and
-accepted); and special tokens, which count as the characters that they are written with.
+Left out: grammars that nest; and special tokens, which count as the characters that they are
+written with. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -31,12 +28,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
-from nanospec.errors import RequestError, check_has, check_model, one_line
+from nanospec.errors import RequestError, check_has, one_line
 from nanospec.methods.models.expression import Expression
+from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
 
 MOST_LOOKS = 10_000_000  # at a character of a token, while a grammar is made: some ten seconds
 MOST_ENTRIES = 2 ** 26  # of a table: half a gigabyte
-DIGIT = 256     # a state is two digits in the cache, each of which every data type holds exactly
 
 
 class Grammar:
@@ -52,8 +49,8 @@ class Grammar:
 
     def __init__(self, table: Tensor, at_once: bool = False):
         states = len(table) + at_once
-        if not 0 < states <= DIGIT ** 2 or not -1 <= int(table.min()) <= int(table.max()) < states:
-            raise RequestError(f"a grammar has 1 to {DIGIT ** 2} states, and each entry is one of "
+        if not 0 < states <= MOST_KEPT or not -1 <= int(table.min()) <= int(table.max()) < states:
+            raise RequestError(f"a grammar has 1 to {MOST_KEPT} states, and each entry is one of "
                                "them or -1")
         self.allowed = table >= 0
         dead = (~self.allowed.any(-1)).nonzero()[:, 0].tolist()
@@ -66,8 +63,19 @@ class Grammar:
             self.allowed = F.pad(self.allowed, (0, 0, 0, 1), value=True)
             self.after = F.pad(self.after, (0, 0, 0, 1))
 
+    @property
+    def prompt(self) -> int:
+        """The state of a prompt, or -1: a prompt has the states of its tokens."""
+        return len(self.after) - 1 if self.at_once else -1
 
-class Constrained:
+    def check(self, whose: str, vocab_size: int) -> None:
+        """RequestError unless the model has as many tokens as the grammar."""
+        if self.allowed.shape[1] != vocab_size:
+            raise RequestError(f"the grammar is of {self.allowed.shape[1]} tokens, {whose} of "
+                               f"{vocab_size}")
+
+
+class Constrained(InSlots):
     """A language model that writes what a grammar allows: all other tokens' logits are -infinity.
 
     It stands in the target's place, and a second one in the draft model's. If the draft model is
@@ -77,34 +85,17 @@ class Constrained:
     """
 
     def __init__(self, model: LanguageModel, grammar: Grammar):
-        check_model("what is constrained", model)
-        of_grammar = grammar.allowed.shape[1]
-        if of_grammar != model.config.vocab_size:
-            raise RequestError(f"the grammar is of {of_grammar} tokens, the model of "
-                               f"{model.config.vocab_size}")
-        self.model, self.config = model, model.config
-        self.device, self.dtype = model.device, model.dtype
+        super().__init__("what is constrained", model)
+        grammar.check("the model", model.config.vocab_size)
         self.allowed, self.after = grammar.allowed.to(model.device), grammar.after.to(model.device)
-        self.prompt = len(grammar.after) - 1 if grammar.at_once else -1     # the state of a prompt
-        self.layer = len(model.new_cache(1, 1).k)           # the model's own layers come before it
+        self.prompt = grammar.prompt
 
-    def new_cache(self, rows: int, slots: int) -> Cache:
-        """The model's, and one layer more for the states, which the model never reads."""
-        cache = self.model.new_cache(rows, slots)
-        cache.kv = torch.cat([cache.kv, torch.zeros_like(cache.kv[:1])])
-        cache.index()
-        return cache
-
-    def __call__(self, tokens: Tensor, cache: Cache | None = None, kv_length: int | None = None,
-                 *, layers: Sequence[int] = (), scored: int | None = None, **placing: Any) -> Any:
-        """As GPT.forward."""
-        cache = cache or self.new_cache(*tokens.shape)
-        out = self.model(tokens, cache, kv_length, layers=layers, scored=scored, **placing)
-        logits, *hidden = out if layers else (out,)
-        states = self._states(tokens, cache, placing.get("attention_mask"), scored == 0)
+    def changed(self, logits: Tensor, tokens: Tensor, cache: Cache,
+                attention_mask: Tensor | None) -> Tensor:
+        """Those of tokens that may not follow are -infinity."""
+        states = self._states(tokens, cache, attention_mask, not logits.shape[1])
         states = states[:, tokens.shape[1] - logits.shape[1]:]                  # of those scored
-        logits = logits.masked_fill(~self.allowed[states], float("-inf"))
-        return (logits, *hidden) if layers else logits
+        return logits.masked_fill(~self.allowed[states], float("-inf"))
 
     def _states(self, tokens: Tensor, cache: Cache, attention_mask: Tensor | None,
                 of_prompt: bool) -> Tensor:
@@ -120,8 +111,7 @@ class Constrained:
             numbers = torch.arange(attention_mask.shape[2], device=device)
             seen = attention_mask & (numbers < slots[:, :, None])
             parents = torch.where(seen, numbers, -1).amax(-1)
-        k, v = cache.k[self.layer], cache.v[self.layer]                         # (B, S, H_kv, D)
-        known = DIGIT * k[:, :, 0, 0].long() + v[:, :, 0, 0].long()             # (B, S)
+        known = self.kept(cache)                                                # (B, S)
         for t in range(T):
             parent, own = parents[:, t], slots[:, t]
             before = torch.where(parent < 0, max(self.prompt, 0), known[row, parent])
@@ -133,10 +123,9 @@ class Constrained:
         states = known.gather(1, slots)
         if of_prompt:                                   # what an earlier text has left behind it
             behind = torch.arange(known.shape[1], device=device) > slots[:, -1:]
-            k.masked_fill_(behind[:, :, None, None], 0)
-            v.masked_fill_(behind[:, :, None, None], 0)
-        k[row[:, None], slots] = (states // DIGIT)[:, :, None, None].to(k.dtype)
-        v[row[:, None], slots] = (states % DIGIT)[:, :, None, None].to(v.dtype)
+            for part in cache.k, cache.v:
+                part[self.layer].masked_fill_(behind[:, :, None, None], 0)
+        self.keep(cache, slots, states)
         return states
 
 

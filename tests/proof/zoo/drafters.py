@@ -1,4 +1,6 @@
-"""Bugs of drafters: knowing when to stop, and drafting for the one who drafts."""
+"""Bugs of drafters: knowing when to stop, and drafting for the one who drafts. Bugs of what a text may be: grammars and
+penalties.
+"""
 
 from nanospec.proof.zoo.plant import bug
 
@@ -48,6 +50,26 @@ GRAMMARS = [
         file="methods.models.grammar"),
 ]
 
+COUNTS = "counts = self._counts(self.kept(cache), attention_mask[:, first:], logits)"
+ALL_READ = "(tally + torch.nn.functional.one_hot(tokens, logits.shape[2]).cumsum(1))"
+
+PENALTIES = [
+    bug("a-counter-that-is-not-taken-back", "generic", "a counter to which every token is added that is "
+        "read still has those that were rejected", "penalties",
+        (COUNTS, "tally = getattr(cache, 'tally', 0); "
+                 f"counts = {ALL_READ}[:, first:]; cache.tally = {ALL_READ}[:, -1:]"),
+        file="methods.models.penalties"),
+    bug("a-bonus-token-past-the-penalties", "ardanlabs/kronk#788", "the bonus token is drawn without penalties",
+        "penalties", ("return worth - self.frequency * counts", "worth = worth - self.frequency * counts; return "
+                      "torch.cat([worth[:, :-1], (logits if logits.shape[1] > 2 else worth)[:, -1:]], 1)"),
+        file="methods.models.penalties"),
+    bug("one-counter-for-draft-and-target", "osaurus-ai/vmlx-swift#357", "draft model and target add to one counter, "
+        "so that a draft token has been counted when the target reads it", "penalties",
+        (COUNTS, "tally = getattr(Penalised, 'tally', 0) if logits.shape[1] else 0; "
+                 f"counts = {ALL_READ}[:, first:]; Penalised.tally = {ALL_READ}[:, -1:]"),
+        file="methods.models.penalties"),
+]
+
 # What looks like it and is exact.
 CONTROLS = [
     bug("stop-after-an-end-of-text", "generic", "a drafted end of text is kept, and drafting ends after it", "",
@@ -62,4 +84,4 @@ CONTROLS = [
         (DRAWN, f"{DRAWN}\n            if own[0, tokens[-1][0]] < 0.6{GO_BACK}"), file="methods.lengths.dynamic"),
 ]
 
-BUGS = STOPPING + STACKS + GRAMMARS
+BUGS = STOPPING + STACKS + GRAMMARS + PENALTIES

@@ -1,0 +1,105 @@
+"""Prompts and texts as they are given to the judge, in files or by a server, and their tokens.
+Nothing in them is taken on trust.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+from nanospec.dice import Dice
+from nanospec.errors import RequestError, check_ids, one_line
+from nanospec.files.paths import fetched
+from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.rounding import Read
+from nanospec.judge.sequential import drawn_by
+
+MOST_BYTES = 2 ** 24    # of a file
+LONGEST_TOKEN = 128     # characters, on average; a longer text is not cut into tokens
+NOT_TEXT = "\ufffd"     # stands in a text for bytes that are no character
+
+
+def given_in(path: Path, names: Sequence[str]) -> list[list[int] | str]:
+    """Texts and lists of token ids: of a .jsonl file its lines, which may be objects that have them
+    under one of these names; else the one text that the file is.
+    """
+    try:
+        text = fetched(path, MOST_BYTES).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RequestError(f"{path} is no text in UTF-8: {one_line(error)}") from error
+    if path.suffix != ".jsonl":
+        return [text]
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                thing = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise RequestError(f"{path}, line {number} is no JSON: "
+                                   f"{one_line(error)}") from error
+            if isinstance(thing, dict):
+                thing = next((thing[name] for name in names if name in thing), None)
+            if not isinstance(thing, str):
+                check_ids(f"{path}, line {number}", thing, list)
+            found.append(thing)
+    if not found:
+        raise RequestError(f"{path} is empty")
+    return found
+
+
+def answers(endpoint: Endpoint, prompts: Sequence[str | list[int]]) -> list[list[int] | str]:
+    """What a server writes: token ids, or where it does not name them the text."""
+    def answer(number: int) -> list[int] | str:
+        one = copy(endpoint)
+        one.prompt = prompts[number]
+        with suppress(EndpointError):
+            return one.ids(Dice([0]))
+        return one.complete(0)["text"]
+
+    endpoint.complete(0)                # finds out what it takes, once for all
+    return drawn_by(answer, range(len(prompts)), endpoint.at_once)
+
+
+def cleaned(text: list[int] | str) -> list[int] | str:
+    """A text up to what is no character, and without the blanks at its end: an editor adds some."""
+    if not isinstance(text, str):
+        return text
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return whole.split(NOT_TEXT)[0].rstrip()
+
+
+def tokens_of(prompt: list[int], text: list[int] | str, config: Any, tokenizer: Any) -> list[int]:
+    if isinstance(text, str) and len(text) > config.context * LONGEST_TOKEN:
+        raise RequestError(f"a text of {len(text):,} characters is too long for a context of "
+                           f"{config.context} tokens")
+    ids = tokenizer.continued(text) if isinstance(text, str) else text
+    if not ids or not prompt:
+        raise RequestError("a prompt or a text is empty: there is nothing to compare")
+    wrong = next((one for one in [*prompt, *ids] if not 0 <= one < config.vocab_size), None)
+    if wrong is not None:
+        raise RequestError(f"token {one_line(wrong)} is not one of the target's, 0 to "
+                           f"{config.vocab_size - 1}: another model's?")
+    if len(prompt) + len(ids) > config.context:
+        raise RequestError(f"{len(prompt)} prompt tokens and {len(ids)} of a text exceed the "
+                           f"context of {config.context}")
+    return ids
+
+
+def certain(text: str, found: Read, spellings: Sequence[bytes | None], beyond: float) -> int:
+    """How many of a text's tokens are surely those that a greedy program has written. At the next
+    place a likely token is spelled as the text goes on, too, goes on where it ends, or is special.
+    """
+    left = text.encode()
+    for place, token in enumerate(found.tokens):
+        near = found.near(place, beyond)
+        others = [spellings[one] or b"" for one in near if one != token]
+        if not place:                   # some programs take the first blanks away
+            others += [one.lstrip() for one in others]
+        # b"" is a special token, which may be left out of a text, or blanks.
+        if len(near) == found.best.shape[1] or any(
+                left.startswith(one) or one.startswith(left) for one in others):
+            return place
+        left = left[len(spellings[token] or b""):]
+    return len(found.tokens)

@@ -1,0 +1,140 @@
+"""The likeliest reason why texts are not greedy: what explains more than half of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nanospec.judge.rounding import Read, read, rows
+from nanospec.judge.sequential import MISS
+from nanospec.judge.verdict import own_uniforms, uniform
+from nanospec.probs import Sampling
+from nanospec.proof.stats import pit
+
+PENALTIES = 1.02, 1.05, 1.1, 1.15, 1.2, 1.3
+TEMPERATURES = .2, .3, .4, .5, .6, .7, .8, .9, 1.0, 1.2, 1.5
+MOST_OF = .8            # of the tokens that are off
+SHIFTS, ALIKE = 4, 4    # places that a text may be shifted by, tokens by which that is seen
+BEGINS = 4              # tokens in which another prompt shows
+FEWEST = 64             # tokens of which a temperature is known
+
+
+class Case(NamedTuple):
+    """A text that is off. other: the tokens of the text beside it."""
+
+    prompt: list[int]
+    text: Read
+    other: list[int]
+
+
+class Kind(NamedTuple):
+    """words: what it is. asked: whether it is no bug, but what right programs do by default."""
+
+    words: str
+    asked: bool = False
+
+
+def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
+              draft_model: Any = None) -> Kind:
+    """target: a float call of it. beyond: more below the best than that is off."""
+    ends = sorted(tokenizer.ends)
+
+    def fits(case: Case, prompt: list[int], *change: Callable) -> bool:
+        """Whether nothing is off, nor nearly so, if it is read so."""
+        return bool(prompt) and not read(target, prompt, case.text.tokens, ends,
+                                         *change).off(beyond / 2)
+
+    def explains(holds: Callable[[Case], bool]) -> bool:
+        return 2 * sum(map(holds, cases)) > len(cases)
+
+    for penalty in PENALTIES:
+        if explains(lambda case: fits(case, case.prompt, partial(penalised, case, penalty))):
+            return Kind(f"a repetition penalty of {penalty:g} would do it, too, which a "
+                        "generation_config.json may name", asked=True)
+    for name, prompt_of in prompts(tokenizer):
+        if explains(lambda case: fits(case, prompt_of(case.prompt))):
+            return Kind(f"it reads the prompt {name}, or was asked so")
+    for places in range(1, SHIFTS + 1):
+        lost = explains(lambda case: shifted(case.text.tokens, case.other, places))
+        if lost or explains(lambda case: shifted(case.other, case.text.tokens, places)):
+            by = "one place" if places == 1 else f"{places} places"
+            return Kind(f"shifted by {by}: tokens are {'lost' if lost else 'written twice'}")
+    found = [(case, case.text.off(beyond)) for case in cases]
+
+    def are(best_of: Callable[[Case, int], int]) -> bool:
+        hits = [case.text.tokens[place] == best_of(case, place)
+                for case, places in found for place in places]
+        return sum(hits) >= MOST_OF * len(hits)
+
+    if are(lambda case, place: int(case.text.best[place - 1, 0]) if place else -1):
+        return Kind("shifted by one place: a token is chosen by the logits of the place before")
+    if draft_model is not None:
+        drafts = {id(case): read(draft_model, case.prompt, case.text.tokens).best[:, 0].tolist()
+                  for case in cases}
+        if are(lambda case, place: drafts[id(case)][place]):
+            return Kind("draft tokens unverified: where it is off it writes what the draft model "
+                        "has as its likeliest token")
+    temperature, left = drawn_at(target, cases), []
+    if temperature:
+        left.append(f"not greedy at all, as if drawn at temperature {temperature:g}")
+    if draft_model is None:
+        left.append("draft tokens unverified (a draft model beside TARGET would tell)")
+    if explains(lambda case: case.text.off(beyond)[0] < BEGINS):
+        left.append("it reads another prompt, as in another template, or was asked so")
+    return Kind(", or ".join(left) or "none that is known here; other weights would do it, too")
+
+
+def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[int]]]]:
+    """How a program may read a prompt: in words, and its tokens."""
+    begin = [*tokenizer.begin]
+    if begin:
+        yield "without its BOS (what begins a text)", lambda ids: (
+            ids[len(begin):] if ids[:len(begin)] == begin else [])
+        yield "with one BOS more (what begins a text)", lambda ids: begin + ids
+    line = tokenizer.continued("\n")
+    yield "with a line's end after it", lambda ids: ids + line
+    yield "without its last token", lambda ids: ids[:-1]
+    yield "twice", lambda ids: ids + ids
+    if getattr(tokenizer, "template", None) is not None:
+        yield "in another template, that of its chats", lambda ids: tokenizer.chat(
+            [{"role": "user", "content": tokenizer.decode(
+                ids[len(begin):] if ids[:len(begin)] == begin else ids)}])
+
+
+def penalised(case: Case, penalty: float, logits: Tensor, place: int) -> Tensor:
+    """Logits (m, V) from a place on, as a repetition penalty changes them (Keskar et al. 2019)."""
+    logits = logits.clone()
+    for row, had in zip(logits, range(place, place + len(logits))):
+        seen = torch.tensor(sorted({*case.prompt, *case.text.tokens[:had]}), device=row.device)
+        row[seen] = torch.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+    return logits
+
+
+def shifted(late: Sequence[int], early: Sequence[int], places: int) -> bool:
+    """Whether `late` goes on, from where they differ, as `early` does some places later."""
+    at = next(i for i, (x, y) in enumerate(zip([*late, None], [*early, None])) if x != y)
+    rest, ahead = late[at:], early[at + places:]
+    count = min(len(rest), len(ahead))
+    return count >= ALIKE and [*rest[:count]] == [*ahead[:count]]
+
+
+@torch.inference_mode()
+def drawn_at(target: Any, cases: Sequence[Case]) -> float | None:
+    """The temperature at which these tokens may have been drawn; None if at none of TEMPERATURES,
+    or if they are too few to say.
+    """
+    values: dict[float, list[Tensor]] = {temperature: [] for temperature in TEMPERATURES}
+    for number, (prompt, text, _) in enumerate(cases):
+        u = own_uniforms(0, number, len(text.tokens)).to(target.device)
+        tokens = torch.tensor(text.tokens, device=target.device)
+        logits = torch.cat([*rows(target, prompt, text.tokens, len(text.tokens))])
+        for temperature in TEMPERATURES:
+            p_target = Sampling(temperature)(logits)
+            values[temperature].append(pit(tokens, p_target, p_target, u))
+    if sum(len(case.text.tokens) for case in cases) < FEWEST:
+        return None
+    fits = {temperature: uniform(its).p_value for temperature, its in values.items()}
+    best = max(TEMPERATURES, key=lambda temperature: fits[temperature])
+    return best if fits[best] > MISS else None

@@ -1,0 +1,219 @@
+"""Two texts that should be one, written at temperature 0: did rounding part them, or a bug?
+
+A greedy token is the likeliest one, so all that rounding can do is to choose another where two are
+close. How close is measured: the target in the named data type reads the texts, in calls on one
+token and on several, and its logits are compared with those of a float call (rounding.py). What
+lies within EXPLAINED times that is rounding, what lies beyond BEYOND times it is not, and of what
+lies between nothing is said: other kernels than ours round otherwise. Each text is read with the
+tokens that it has, so a verdict also says which of the two is not the target's. kinds.py looks for
+the bug's name, and for causes that are no bug.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from nanospec.fast.announce import announced, printable
+from nanospec.judge.given import certain, cleaned, tokens_of
+from nanospec.judge.kinds import Case, Kind, likeliest
+from nanospec.judge.rounding import (DTYPES, SEVERAL, Moved, Read, exact_type, finer, in_type,
+                                     moved, read)
+
+EXPLAINED, BEYOND = 4.0, 8.0    # times what was measured
+COARSER = 2.0                   # times what was measured of a data type that was not named
+WINDOW, PLACES = 32, 1_024      # that rounding is measured on: of a text at most, of all texts
+FEW = 32                        # places: on fewer than that what was measured says little
+SHOWN, CASES = 8, 16            # differences; texts by which a kind is known
+
+
+class Task(NamedTuple):
+    """prompt: token ids. a, b: what two programs wrote after it, as token ids or as a text."""
+
+    prompt: list[int]
+    a: list[int] | str
+    b: list[int] | str
+
+
+@dataclass
+class Compared:
+    """What became of a task. said: "same", "rounding", "close" (between rounding and a bug), "bug",
+    "spelling" (a text can be cut into tokens in two ways), or "neither" is the target's.
+
+    reads: of both, as far as their tokens are certain. off: the first place of each that no
+    rounding explains. at: the place where they first differ, from 0; there the target's two best
+    tokens are `best`, `gap` apart, and theirs are `behind` the best.
+    """
+
+    said: str
+    reads: tuple[Read, Read]
+    off: tuple[int | None, int | None]
+    at: int | None = None
+    best: tuple[int, int] = (0, 0)
+    gap: float = 0.0
+    behind: tuple[float, float] = (0.0, 0.0)
+
+
+def parting(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """The first place where they differ; None if there is none as far as both go."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+
+
+def compared(reads: tuple[Read, Read], most: float, differ: bool) -> Compared:
+    """most: what rounding moves. differ: whether they do, perhaps beyond what is certain of them.
+    """
+    a, b = reads
+    off = tuple(next(iter(one.off(BEYOND * most)), None) for one in reads)
+    at = parting(a.tokens, b.tokens)
+    if None not in off:
+        said = "neither"
+    elif off != (None, None):
+        said = "bug"
+    elif at is None:
+        said = "spelling" if differ else "same"
+    else:
+        said = ("close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding")
+    if at is None:
+        return Compared(said, reads, (off[0], off[1]))
+    return Compared(said, reads, (off[0], off[1]), at,
+                    (int(a.best[at, 0]), int(a.best[at, 1])), float(a.gaps[at, 1]),
+                    (float(a.behind[at]), float(b.behind[at])))
+
+
+@dataclass
+class Judged:
+    """status: 0 if rounding explains all, 1 for a bug, 2 if it cannot be judged, 3 if there is too
+    little to say. print() it for what else there is.
+    """
+
+    status: int
+    verdict: str
+    moved: Moved
+    each: list[Compared]
+    dtype: str
+    tokenizer: Any
+
+    def __str__(self) -> str:
+        lines = [self.line(number, one) for number, one in enumerate(self.each, 1)
+                 if one.said not in ("same", "spelling")]
+        more = len(lines) - SHOWN
+        counts = Counter(one.said for one in self.each)
+        words = {"same": "alike", "rounding": "parted by rounding", "close": "too close to call",
+                 "bug": "where one is off", "neither": "where both are off",
+                 "spelling": "of which the tokens are not certain"}
+        return "\n".join([
+            *lines[:SHOWN], *([f"... and {more} more."] if more > 0 else []),
+            f"{self.dtype} moves the gap between two logits of this model by up to "
+            f"{self.moved.most:.2g} ({self.moved.calls:.2g} between calls on 1 and on {SEVERAL} "
+            f"tokens; {self.moved.places} places measured). Up to {EXPLAINED:g} times that is "
+            f"called rounding here, from {BEYOND:g} times on it is not.",
+            f"{len(self.each)} pairs of texts: "
+            + ", ".join(f"{counts[said]} {words[said]}" for said in words if counts[said]) + ".",
+            self.verdict])
+
+    def line(self, number: int, one: Compared) -> str:
+        """Of one pair, in words."""
+        if one.at is None:
+            words = f"prompt {number}: alike"
+        else:
+            a, b = (self.named(text.tokens[one.at]) for text in one.reads)
+            first, second = map(self.named, one.best)
+            words = (f"prompt {number}: they part at new token {one.at}, {a} in A and {b} in B. "
+                     f"The target's two best there, by a call in {exact_type(self.dtype)}: {first} "
+                     f"and {second}, {one.gap:.2g} apart. "
+                     f"A's is {one.behind[0]:.2g} below the best, B's {one.behind[1]:.2g}")
+        for name, text, place in zip("AB", one.reads, one.off):
+            if place is not None:
+                words += (f"; {name} is off at token {place}: {self.named(text.tokens[place])} is "
+                          f"{float(text.behind[place]):.2g} below the best")
+        return f"{words}: " + {"bug": "more than rounding", "close": "too close to call",
+                               "neither": "more than rounding, in both"}.get(one.said, one.said)
+
+    def named(self, token: int) -> str:
+        return f"{printable(self.tokenizer.decode([token]))!r} ({token})"
+
+
+def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str = "bfloat16",
+                draft_model: Any = None) -> Judged:
+    """target: a GPT, as exact as its file has it. dtype: what the programs compute in, of DTYPES.
+    draft_model: what they speculate with, by which draft tokens are known. RequestError for texts
+    that the target cannot have written.
+    """
+    tasks = [Task(task.prompt, *(cleaned(one) for one in task[1:])) for task in tasks]
+    ids = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
+           for task in tasks]
+    exact, spread = finer(target, dtype), measured(target, tasks, ids, dtype)
+    ends, spellings, each = sorted(tokenizer.ends), tokenizer.spellings, []
+    with announced("reading the texts", at_once=False):
+        for task, both in zip(tasks, ids):
+            reads = []
+            for text, tokens in zip(task[1:], both):
+                found = read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
+                if isinstance(text, str):
+                    sure = certain(text, found, spellings, BEYOND * spread.most)
+                    found = found.until(sure)
+                reads.append(found)
+            each.append(compared((reads[0], reads[1]), spread.most, parting(*both) is not None))
+    judged = Judged(0, "", spread, each, dtype, tokenizer)
+    judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
+    return judged
+
+
+def measured(target: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]], dtype: str
+             ) -> Moved:
+    """What rounding moves on these texts: up to where they part, and to where the second ends."""
+    exact, rounded, spread = finer(target, dtype), in_type(target, dtype), Moved()
+    window = max(1, min(WINDOW, PLACES // (2 * len(tasks))))
+    with announced(f"measuring what {dtype} rounds", at_once=False, steps=len(tasks)) as step:
+        for task, (a, b) in zip(tasks, ids):
+            found = parting(a, b)
+            end = len(a) if found is None else found + 1
+            for text in a[:end], b[:end + window]:
+                first = max(0, len(text) - window)
+                spread |= moved(exact, rounded, task.prompt, text, first)
+            step()
+    return spread
+
+
+def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
+            ids: Sequence[list[list[int]]], draft_model: Any) -> tuple[int, str]:
+    """(status, in words), of all pairs together."""
+    each, spread, dtype = judged.each, judged.moved.most, judged.dtype
+    said = Counter(one.said for one in each)
+    sides = [side for side in (0, 1) if any(one.off[side] is not None for one in each)]
+
+    def kind(side: int) -> Kind:
+        cases = [Case(task.prompt, one.reads[side], one.reads[1 - side].tokens)
+                 for task, one in zip(tasks, each) if one.off[side] is not None][:CASES]
+        return likeliest(exact, cases, BEYOND * spread, judged.tokenizer, draft_model)
+
+    if judged.moved.places < FEW:
+        return 3, "Too little to say: the texts are too short."
+    if len(sides) == 2:
+        return 2, ("No verdict: neither A nor B is what the target writes after these prompts "
+                   f"(A: {kind(0).words}. B: {kind(1).words}). So there is nothing to compare "
+                   "with. Are these the target and the prompts?")
+    if sides:
+        side, = sides
+        name, found = "AB"[side], [i for i, one in enumerate(each) if one.off[side] is not None]
+        furthest = max(float(each[i].reads[side].behind.max()) for i in found)
+        for coarser in DTYPES[DTYPES.index(dtype) + 1:]:
+            more = measured(target, [tasks[i] for i in found[:4]], [ids[i] for i in found[:4]],
+                            coarser)
+            if furthest <= COARSER * more.most:
+                return 2, (f"No verdict: what is off in {name} is more than {dtype} rounds, and "
+                           f"less than {coarser} does. Does a part of it compute so?")
+        why = kind(side)
+        if why.asked:
+            return 2, f"No verdict: {name} is off by more than rounding, but {why.words}."
+        return 1, (f"A BUG in {name}: in {len(found)} of {len(each)} texts it writes what the "
+                   f"target in {dtype} does not. The likeliest kind: {why.words}.")
+    if said["close"]:
+        return 3, ("Too few differences to say: where it counts the tokens are further apart than "
+                   "rounding was seen to move them, and not far enough for a bug.")
+    if said["spelling"]:
+        return 3, "Too little to say: the tokens of a text are not certain. Give token ids."
+    if said["rounding"]:
+        return 0, (f"ROUNDING: it explains where {said['rounding']} of {len(each)} pairs part, and "
+                   "nothing else is off. (A bug that only turns close calls looks the same.)")
+    return 0, "No difference: the texts are alike as far as both go, and are the target's."

@@ -1,0 +1,86 @@
+"""Drafting under a grammar: the mask for any draft model, and forced tokens without one."""
+
+import pytest
+import torch
+
+from nanospec.errors import RequestError
+from nanospec.methods.index import DRAFTERS, Entry
+from nanospec.methods.models.grammar import Constrained, Grammar
+from nanospec.methods.models.grammar_drafter import GrammarDrafter
+from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.speculate import ModelDrafter, speculate
+from tests.methods import test_grammar
+from tests.proof import contract
+from tests.proof.checks import FULL, GPT4, GPT_DRAFT_MODEL4, RULED
+from tests.proof.compare import caches, prompts_of, ragged, rounds
+
+# Two of its four states force a token, one after the other.
+FORCING = Grammar(torch.tensor([[1, -1, 2, 0], [-1, 3, -1, -1], [3, 1, -1, 3], [-1, -1, 0, -1]]))
+# After token 0 come 1, 2 and 3, whatever anybody thinks, and then 0 or 1.
+STEPS = Grammar(torch.tensor([[1, -1, -1, -1], [-1, 2, -1, -1], [-1, -1, 3, -1], [-1, -1, -1, 4], [1, 4, -1, -1]]))
+
+
+@pytest.mark.parametrize("part", ["exact", "batch", "settings", "same_greedy", "stops", "uniforms", "long_caches",
+                                  "alone", "second_request", "shrinking_text", "foreign_vocabulary"])
+def test_the_contract_holds(part, monkeypatch):
+    monkeypatch.setattr(test_grammar, "RULES4", FORCING)
+    test_grammar.of_the_contract(monkeypatch)
+    monkeypatch.setattr(contract, "BY_COMPANY", contract.BY_COMPANY | {"forced"})
+    monkeypatch.setitem(DRAFTERS, "forced", Entry(GrammarDrafter, lambda model, o: GrammarDrafter(
+        model, RULED if model.config.vocab_size == 3 else FORCING, o.gamma, o.gamma + 2)))
+    _, error, tv = contract.CONTRACT[part]("forced", "token")
+    assert error <= 1e-12 and tv <= 1e-12
+
+
+def test_what_was_forced_is_read_before_the_draft_model_is_asked_again():
+    """In short drafts, which are often accepted to their end: q_draft of every token against a recomputed one."""
+    target, alone = Constrained(GPT4, FORCING), Constrained(GPT_DRAFT_MODEL4, FORCING)
+    for gamma, most in (1, 3), (2, 2), (2, 5):
+        drafter = GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, gamma, most)
+        _, error, tv = caches(target, alone, drafter, prompts_of(4, 3, 5), 40, temperature=0.7)
+        assert error <= 1e-12 and tv <= 1e-12
+
+
+@pytest.mark.parametrize("learned", ["mlp", "eagle", "medusa"])
+def test_a_learned_draft_model_gets_the_mask(learned):
+    """Exact, in a batch too, and it drafts nothing that may not follow. The target need not have the grammar."""
+    drafter = GrammarDrafter(small_learned(learned, FULL), RULED, 1, 3)
+    for target in Constrained(FULL, RULED), FULL:
+        _, error, tv = rounds(target, lambda ids, **its: speculate(target, drafter, ids, **its), [1, 0, 1], 2, top_k=2)
+        assert error <= 1e-12 and tv <= 1e-12
+    target = Constrained(FULL, RULED)
+    _, error, tv = ragged(target, drafter, [[1, 2], [0, 2, 1, 1]], 2, settings=[{"temperature": 0}, {"top_k": 2}])
+    assert error <= 1e-12 and tv <= 1e-12
+    state = 0
+    for token in [0, 2, 0]:
+        state = int(RULED.after[state, token])
+    for done in speculate(target, drafter, [0, 2, 0], 20, seed=3):
+        here = state
+        for token in done.tokens[1:]:
+            assert RULED.allowed[here, token]
+            here = int(RULED.after[here, token])
+        for token in done.emitted:
+            state = int(RULED.after[state, token])
+
+
+@pytest.mark.parametrize("draft_model", [GPT_DRAFT_MODEL4, small_learned("mlp", GPT4)], ids=["a GPT", "a learned one"])
+def test_forced_tokens_cost_no_call_of_the_draft_model(draft_model):
+    """After 0 all of 1, 2, 3 is drafted for nothing and accepted. Then the draft model is asked, once."""
+    target = Constrained(GPT4, STEPS)
+    drafter = GrammarDrafter(draft_model, STEPS, 1, 3)
+    first, second, *_ = speculate(target, drafter, [0], 8, seed=1)
+    assert first.tokens == [0, 1, 2, 3] and first.path == [1, 2, 3] and first.steps == 0
+    assert first.q_draft[1:].tolist() == [[0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    assert second.steps == (second.tokens[0] != 0)
+    plain = list(speculate(target, ModelDrafter(draft_model, 3), [0], 8, temperature=0))
+    ours = list(speculate(target, GrammarDrafter(draft_model, STEPS, 3, 3), [0], 8, temperature=0))
+    assert sum(done.steps for done in ours) < sum(done.steps for done in plain) == 3 * len(plain)
+
+
+def test_what_cannot_be_drafted():
+    with pytest.raises(RequestError, match="the grammar is of 3 tokens, the target of 4"):
+        list(speculate(GPT4, GrammarDrafter(GPT_DRAFT_MODEL4, RULED), [1], 3))
+    with pytest.raises(RequestError, match="vocabulary"):
+        list(speculate(GPT4, GrammarDrafter(small_gpt(7, 1, 1), FORCING), [1], 3))
+    with pytest.raises(RequestError, match="most must be at least 1"):
+        GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, 4, 0)

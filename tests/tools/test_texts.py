@@ -1,0 +1,333 @@
+"""Two texts at temperature 0: a table of planted bugs and of engines that only round, each with its right verdict; a
+worked example by hand; and files that are refused.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nanospec.cli.judge import main
+from nanospec.fast.autotune import copy_of
+from nanospec.files import checkpoint
+from nanospec.files.checkpoint import load_pair
+from nanospec.generate import generate
+from nanospec.judge import texts
+from nanospec.judge.given import certain
+from nanospec.judge.rounding import Read, in_type
+from nanospec.judge.texts import Task, judge_texts
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+SHIPPED = load_pair()
+TARGET, TOKENIZER = SHIPPED.draft_model, SHIPPED.tokenizer      # small, and trained: not equally sure everywhere
+NEW = 32
+PROMPTS = [TOKENIZER.begin + TOKENIZER.encode(text) for text in
+           ("if not name:", "def __init__(", "yield from", "raise ValueError(")]        # five tokens each
+
+
+def noisy(share: float):
+    """The target with some noise on its weights: a draft model that often agrees with it."""
+    made, dice = copy_of(TARGET, torch.float64), torch.Generator().manual_seed(1)
+    for weight in made.parameters():
+        weight.data += share * weight.std() * torch.randn(weight.shape, generator=dice).double()
+    return made.float()
+
+
+def with_twins(noise: float):
+    """The target, but every second token is nearly the one before: greedy texts are full of close calls."""
+    made, dice = copy_of(TARGET, torch.float64), torch.Generator().manual_seed(2)
+    weight = made.embedding.weight.data
+    weight[1::2] = weight[::2] + noise * weight.std() * torch.randn(weight[::2].shape, generator=dice).double()
+    return made.float()
+
+
+DRAFT, TWINS = noisy(.2), with_twins(.003)
+
+
+# Right programs
+
+@torch.inference_mode()
+def written(model, prompt, choose):
+    """choose: (text, its logits (T, V), number of the place) -> token."""
+    ids = [*prompt]
+    for place in range(NEW):
+        ids.append(int(choose(ids, model(torch.tensor([ids]))[0], place)))
+    return ids[len(prompt):]
+
+
+def one(model):
+    """A token in a call, with a cache."""
+    return [list(generate(model, prompt, NEW, 0)) for prompt in PROMPTS]
+
+
+def several(model):
+    """Chains are verified."""
+    return [tokens_of(speculate(model, ModelDrafter(DRAFT, 4), prompt, NEW, 0)) for prompt in PROMPTS]
+
+
+@torch.inference_mode()
+def batch(model):
+    """All prompts at once, and no cache."""
+    ids = torch.tensor(PROMPTS)
+    for _ in range(NEW):
+        ids = torch.cat([ids, model(ids)[:, -1:].argmax(-1)], 1)
+    return ids[:, len(PROMPTS[0]):].tolist()
+
+
+def threads(model):
+    """Two, for the first prompt: on a busy machine they wait for one another."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first = written(model, PROMPTS[0], lambda ids, logits, place: logits[-1].argmax())
+    finally:
+        torch.set_num_threads(before)
+    return [first, *one(model)[1:]]
+
+
+def parts(model):
+    """Other kernels: each product is a sum of four parts, each of which is rounded."""
+    def product(layer, given, _):
+        return sum(x @ weight.T for x, weight in zip(given[0].chunk(4, -1), layer.weight.chunk(4, -1)))
+
+    hooks = [part.register_forward_hook(product) for part in model.modules() if isinstance(part, torch.nn.Linear)]
+    texts = one(model)
+    for hook in hooks:
+        hook.remove()
+    return texts
+
+
+@cache
+def right(dtype, way):
+    return way(in_type(TWINS, dtype))
+
+
+def judged(a, b, dtype, target=TARGET, draft_model=DRAFT, prompts=PROMPTS):
+    return judge_texts(target, TOKENIZER, [Task(*each) for each in zip(prompts, a, b)], dtype, draft_model)
+
+
+WAYS = [(one, several), (one, batch), (one, parts), (one, threads), (several, batch), (several, parts),
+        (batch, parts), (batch, threads), (parts, threads), (None, several)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("ways", WAYS, ids=lambda ways: "-".join(way.__name__ if way else "float32" for way in ways))
+def test_rounding_is_no_bug(ways, dtype):
+    """30 of them."""
+    a, b = (right(dtype, way) if way else right("float32", one) for way in ways)
+    found = judged(a, b, dtype, TWINS)
+    assert found.status == 0, str(found)
+
+
+# Planted bugs
+
+def unverified(prompt, gamma):
+    """Each token that is not the bonus is the draft model's."""
+    def choose(ids, logits, place):
+        return (logits if place % (gamma + 1) == gamma else DRAFT(torch.tensor([ids]))[0])[-1].argmax()
+    return written(TARGET, prompt, choose)
+
+
+def row_before(every):
+    def choose(ids, logits, place):
+        return logits[-2 if place % every == every - 1 else -1].argmax()
+    return lambda prompt: written(TARGET, prompt, choose)
+
+
+def stale(every):
+    """Every few tokens it has a rejected one in its cache."""
+    def of(prompt):
+        dirty, made = [*prompt], []
+        for place in range(NEW):
+            if place % every == every - 1:
+                dirty.append(77)
+            made.append(next(generate(TARGET, dirty, 1, 0)))
+            dirty.append(made[-1])
+        return made
+    return of
+
+
+@cache
+def greedy(prompt):
+    return list(generate(TARGET, prompt, NEW, 0))
+
+
+def reads(change):
+    return lambda prompt: list(generate(TARGET, change(prompt), NEW, 0))
+
+
+def drawn(temperature, top_k=None):
+    return lambda prompt: list(generate(TARGET, prompt, NEW, temperature, top_k, seed=sum(prompt)))
+
+
+def lost(at, count):
+    return lambda prompt: greedy(tuple(prompt))[:at] + greedy(tuple(prompt))[at + count:]
+
+
+def twice(at, count):
+    return lambda prompt: greedy(tuple(prompt))[:at] + greedy(tuple(prompt))[at - count:]
+
+
+def front(words):
+    return lambda ids: TOKENIZER.begin + TOKENIZER.encode(words) + ids[1:]
+
+
+BUGS = {
+    "no BOS": (reads(lambda ids: ids[1:]), "without its BOS"),
+    "two BOS": (reads(lambda ids: ids[:1] + ids), "one BOS more"),
+    "three BOS": (reads(lambda ids: ids[:1] * 2 + ids), "prompt"),
+    "no last token": (reads(lambda ids: ids[:-1]), "without its last token"),
+    "a line more": (reads(lambda ids: ids + TOKENIZER.encode("\n")), "line's end"),
+    "twice": (reads(lambda ids: ids + ids), "twice"),
+    "a template": (reads(front("### User:\n")), "template"),
+    "another template": (reads(lambda ids: front("Q: ")(ids) + TOKENIZER.encode("\nA:")), "template"),
+    "a third": (reads(lambda ids: front("[INST]")(ids) + TOKENIZER.encode("[/INST]")), "template"),
+    **{f"{count} lost at {at}": (lost(at, count), "shifted by") for at, count in [(3, 1), (9, 1), (17, 1), (6, 2)]},
+    **{f"{count} twice at {at}": (twice(at, count), "shifted by") for at, count in [(3, 1), (9, 1), (17, 1), (6, 2)]},
+    **{f"the row before, every {every}": (row_before(every), "the place before") for every in (3, 5, 7)},
+    **{f"unverified, gamma {gamma}": (lambda prompt, gamma=gamma: unverified(prompt, gamma), "unverified")
+       for gamma in (1, 2, 4, 8)},
+    "drawn at .7": (drawn(.7), "not greedy at all"), "drawn at 1": (drawn(1.0), "not greedy at all"),
+    "drawn at 1.3": (drawn(1.3), "not greedy at all"), "drawn, top-k 20": (drawn(1.0, 20), "not greedy at all"),
+    **{f"stale every {every}": (stale(every), "") for every in (3, 6)},
+}
+
+
+def greedy_texts():
+    return [greedy(tuple(prompt)) for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found_and_named(name):
+    """30 of them, in B. A is right."""
+    write, words = BUGS[name]
+    found = judged(greedy_texts(), [write(prompt) for prompt in PROMPTS], "float16")
+    assert found.status == 1 and found.verdict.startswith("A BUG in B") and words in found.verdict, found.verdict
+
+
+def test_it_is_said_which_of_the_two_is_off_and_where_nothing_can_be_said():
+    good, drawn_ones = greedy_texts(), [drawn(1.0)(prompt) for prompt in PROMPTS]
+    assert judged(drawn_ones, good, "float16").verdict.startswith("A BUG in A")
+    assert judged(good, good, "float16").status == 0
+    neither = judged(drawn_ones, [reads(lambda ids: ids[1:])(prompt) for prompt in PROMPTS], "float16")
+    assert neither.status == 2 and "neither A nor B" in neither.verdict and "without its BOS" in neither.verdict
+    alone = judged(good, [unverified(prompt, 2) for prompt in PROMPTS], "float16", draft_model=None)
+    assert alone.status == 1 and "a draft model beside TARGET would tell" in alone.verdict
+
+
+def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
+    texts = one(in_type(TWINS, "int8")), one(TWINS)
+    coarser = judged(*texts, "float32", TWINS)
+    assert coarser.status == 2 and "float32 rounds, and less than" in coarser.verdict
+
+    def penalised(ids, logits, place):
+        row = logits[-1].clone()
+        row[ids] = torch.where(row[ids] > 0, row[ids] / 1.2, row[ids] * 1.2)
+        return row.argmax()
+
+    found = judged(greedy_texts(), [written(TARGET, prompt, penalised) for prompt in PROMPTS], "float16")
+    assert found.status == 2 and "a repetition penalty of 1.2" in found.verdict
+
+
+# By hand
+
+EXACT = torch.tensor([[0, 3, 2.75, -1], [5, 1, 4.75, 2], [1, 0, -2, 4], [6, 2, 1, 0]])
+
+
+class Given:
+    """Logits that depend on the last token alone. After token 0 that of token 2 is `more[0]` more in a call on one
+    token, and `more[1]` more in a call on several.
+    """
+
+    config, device = SimpleNamespace(vocab_size=4, context=64), torch.device("cpu")
+
+    def __init__(self, *more):
+        self.more = more
+
+    def new_cache(self, rows, slots):
+        return SimpleNamespace(length=torch.zeros(rows, dtype=torch.int64))
+
+    def __call__(self, tokens, cache, kv_length, scored=None):
+        logits = EXACT[tokens].clone()
+        logits[..., 2] += torch.where(tokens == 0, self.more[tokens.shape[1] > 1], 0.0)
+        return logits
+
+
+LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[], spellings=[b"a", b"b", b"c", b"d"],
+                          continued=lambda text: [max(0, "abcd".find(letter)) for letter in text])
+
+
+@pytest.mark.parametrize("more, most, calls, said, status", [
+    ((.0625, -.03125), "0.094", "0.094", "rounding", 0),            # 4 x .09375 = .375, and the gap is .25
+    ((.046875, .03125), "0.047", "0.016", "too close to call", 3),  # 4 and 8 x .046875 = .1875, .375
+    ((.015625, .03125), "0.031", "0.016", "too close to call", 3),  # 8 x .03125 is .25, and no more
+    ((.015625, -.0078125), "0.023", "0.023", "more than rounding", 1)])      # 8 x .0234375 = .1875
+def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkeypatch):
+    """A goes on b, a, b, a, ...; B has c at place 2, whose logit is 2.75, beside 3 of b."""
+    monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
+    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x * (dtype == "float16") for x in more)))
+    a, b = [1, 0] * 20, [1, 0, 2, 3, *[0, 1] * 18]
+    found = judge_texts(Given(), LETTERS, [Task([3, 0], a, b), Task([0], a, a)], "float16")
+    lines = str(found).splitlines()
+    off = "; B is off at token 2: 'c' (2) is 0.25 below the best" * (status == 1)
+    assert lines[0] == ("prompt 1: they part at new token 2, 'b' (1) in A and 'c' (2) in B. The target's two best "
+                        "there, by a call in float32: 'b' (1) and 'c' (2), 0.25 apart. A's is 0 below the best, "
+                        f"B's 0.25{off}: {said}")
+    # A's three places up to there and 32 of B's, and 32 twice of the two that are alike.
+    assert lines[1].startswith(f"float16 moves the gap between two logits of this model by up to {most} ({calls} "
+                               "between calls on 1 and on 5 tokens; 99 places measured).")
+    assert found.status == status and found.each[0].behind == (0, .25) and len(lines) == 4
+    assert lines[2] == "2 pairs of texts: 1 alike, 1 " + {0: "parted by rounding", 1: "where one is off",
+                                                         3: "too close to call"}[status] + "."
+
+
+def test_a_text_is_read_as_far_as_its_tokens_are_certain():
+    """Of ab, abc and abd the second is spelled by ab and c, too; and it may be the beginning of abcd."""
+    spellings = [b"ab", b"abc", b"c", b"d", b" abc", b"x"]
+
+    def upto(text, tokens, *near):
+        best = torch.tensor([[*one, *(token for token in range(6) if token not in one)] for one in near])[:, :5]
+        gaps = torch.tensor([[0.0] * len(one) + [9.0] * (5 - len(one)) for one in near])
+        return certain(text, Read(tokens, torch.zeros(len(tokens)), best, gaps), spellings, 1.0)
+
+    assert upto("abcd", [1, 3], [1], [3]) == 2
+    assert upto("abcd", [1, 3], [1, 0], [3]) == 0           # ab, and then c
+    assert upto("dabc", [3, 1], [3], [1, 0]) == 1
+    assert upto("dab", [3, 0], [3], [1]) == 1               # cut in the middle of abc
+    assert upto("abcd", [1, 3], [4], [3]) == 0              # whoever wrote it down left the blank out
+    assert upto("dx", [3, 5], [3], [1]) == 2                # off, and no likely token is spelled so
+
+
+# What is given
+
+def test_from_the_command_line(tmp_path, capsys):
+    """A text, ids and objects, and many prompts; each refusal is one line."""
+    folder = Path(checkpoint.WEIGHTS)
+    ids = [*generate(SHIPPED.target, PROMPTS[0], 8, 0)]
+    (tmp_path / "a.txt").write_text(TOKENIZER.decode(ids) + "\n\n")
+    (tmp_path / "a.jsonl").write_text(f"{ids}\n" + json.dumps({"tokens": ids}) + "\n")
+    (tmp_path / "p.jsonl").write_text(f'"if not name:"\n{{"prompt": {PROMPTS[0]}}}\n')
+
+    def run(a, b, *more):
+        status = main(["texts", str(folder), str(tmp_path / a), str(tmp_path / b), *more])
+        return status, *capsys.readouterr()
+
+    assert run("a.jsonl", "a.jsonl", "--prompts", str(tmp_path / "p.jsonl"))[0] in (0, 3)
+    assert run("a.txt", "a.txt", "--prompt", "if not name:")[0] in (0, 3)
+    (tmp_path / "no.txt").write_bytes(b"\xff\xfe\0")
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "huge.txt").write_bytes(b"a" * (2 ** 24 + 1))
+    (tmp_path / "long.txt").write_text("ab " * 30_000)
+    for name, line in {"out": "[1, 1024]", "negative": "[-1]", "half": "[0.5]", "null": "null", "other": '{"x": 1}',
+                       "deep": "[" * 10 ** 5, "cut": '"ab', "many": "[1" + ", 1" * 600 + "]", "none": "\n"}.items():
+        (tmp_path / f"{name}.jsonl").write_text(line)
+    for b, said in {"no.txt": "UTF-8", "empty.txt": "empty", "huge.txt": "bytes", "long.txt": "too long",
+                    "out.jsonl": "token 1024 is not one", "negative.jsonl": "token -1", "half.jsonl": "token ids",
+                    "null.jsonl": "token ids", "other.jsonl": "token ids", "deep.jsonl": "no JSON",
+                    "cut.jsonl": "no JSON", "many.jsonl": "context", "none.jsonl": "empty", "gone.txt": "gone.txt",
+                    "a.jsonl": "1 prompts, 1 texts in A and 2 in B"}.items():
+        status, out, err = run("a.txt", b, "--prompt", "if not name:")
+        assert status == 2 and not out and err.count("\n") == 1 and said in err, (b, err)
