@@ -65,6 +65,11 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
+def accepted_lengths(shares: Sequence[float]) -> str:
+    """How many draft tokens a round accepts, in a line. shares: of 0, 1, 2, ... tokens."""
+    return "  ".join(f"{count}: {share:.0%}" for count, share in enumerate(shares))
+
+
 @dataclass
 class CallCosts:
     """c: a draft step / a target step. v[m]: a call on m tokens / on one. seconds: of one step."""

@@ -4,6 +4,7 @@ what to change first.
     nanospec why                                        # the pair that ships
     nanospec why --weights FOLDER --gamma 8 --temperature 0
     nanospec why --weights model.gguf --drafter suffix  # a target without a draft model
+    nanospec why --counters FILE                        # what an engine printed: why so few?
 
 One text at a time. Plain decoding and speculation take turns, and the parts are those of `nanospec
 bench speed`: calls are measured alone, and what a round takes beyond them is its overhead. A draft
@@ -25,6 +26,8 @@ from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import rows_of_call
 from nanospec.cli.show.terminal import note, show_table
+from nanospec.cli.why_low import answer
+from nanospec.errors import RequestError
 from nanospec.methods.trees.tree_draft import ancestors_of
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round
@@ -91,9 +94,27 @@ class Parts:
 @command("why")
 def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="nanospec why", description=__doc__)
+    parser.add_argument("--counters", type=options.FILE, metavar="FILE", help="what an engine "
+                        "printed: vLLM's metrics or log, SGLang's or llama.cpp's log, or a list of "
+                        "accepted draft tokens; nothing is measured then")
+    parser.add_argument("--c", type=options.TEMPERATURE, metavar="C", help="of --counters: the "
+                        "time of a draft step / of a target step; default: several")
+    parser.add_argument("--bonus", choices=["with", "without"], help="of --counters: whether a "
+                        "list counts the bonus token")
     options.add_options(parser, DEFAULTS, WORDS | {
         "gamma": str(GAMMA), "max_new_tokens": f"{NEW}, or those of a few rounds"})
-    asked = settled(parser.parse_args(argv))
+    found = parser.parse_args(argv)
+    counters, c, bonus = (vars(found).pop(name) for name in ("counters", "c", "bonus"))
+    if counters:
+        if others := [name for name, its in DEFAULTS.items()
+                      if name != "gamma" and getattr(found, name) != its]:
+            raise RequestError("--counters goes with --gamma, --c and --bonus, not "
+                               f"--{others[0].replace('_', '-')}")
+        answer(counters, found.gamma or 0, bonus or "", c)
+        return
+    if c is not None or bonus:
+        raise RequestError("--c and --bonus are for --counters FILE")
+    asked = settled(found)
     few_rounds = 4 * ((asked.gamma or GAMMA) + 1)           # if all is accepted
     show(*run(Chosen(asked, max(NEW, few_rounds), GAMMA)))
 

@@ -1,0 +1,98 @@
+"""The answer of `nanospec why --counters FILE`: what an engine's counters say, under its names and
+ours; the shape of the curve by place, what it means and what to look at first; the best length of a
+draft.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from nanospec.cli.acceptance_curve import (FEWEST, SHAPES, UNEVEN, VARIED, best_length, curve_of,
+                                           is_full, places_of, shape_of)
+from nanospec.cli.counters import Counters
+from nanospec.cli.engine_lines import read_counters
+from nanospec.cli.quantities import accepted_lengths
+from nanospec.cli.show.terminal import show_table
+
+COSTS = (.02, .05, .1, .2, .4)      # c, where the user names none
+
+
+def answer(path: Path, gamma: int = 0, bonus: str = "", c: float | None = None) -> None:
+    """gamma, bonus: as read_counters takes them. c: a draft step / a target step, if it is known.
+    """
+    for its in read_counters(path, gamma, bonus):
+        show(its, gamma, c)
+
+
+def numbers(shares: Sequence[float]) -> str:
+    return " ".join(f"{share:.2f}" for share in shares)
+
+
+def cells_of(its: Counters) -> list[list[str]]:
+    """Quantity, value, whose words these are; what is not known is left out."""
+    full, cells = is_full(its), []
+    if its.length is not None:
+        cells += [["acceptance length", f"{its.length:.2f}",
+                   "with the bonus token (vLLM, SGLang, llama.cpp, tau); here tokens per target "
+                   "call"], ["", f"{its.length - 1:.2f}", "without it: accepted draft tokens"]]
+    if its.rate is not None:
+        cells.append(["acceptance rate", f"{its.rate:.3f}", "accepted of all draft tokens, also of "
+                      "those after a rejection (engines)"])
+    if its.curve:
+        before = [1.0, *its.curve]
+        if full:
+            alpha = sum(its.curve) / sum(before[:-1])
+            cells.append(["", f"{alpha:.3f}", "of those that were judged: alpha here"])
+        cells += [["by place", "", f"{numbers(its.curve)}  of all drafts (engines)"],
+                  ["", "", f"{numbers([p.share for p in places_of(its.curve, 1)])}  given the "
+                   f"places before{'' if full else ', at least'}"],
+                  ["accepted in a draft", "", accepted_lengths(
+                      [now - after for now, after in zip(before, [*its.curve, 0.0])])]]
+    return cells
+
+
+def said_of(its: Counters) -> tuple[str, str, str]:
+    """The shape in words, what it means, and what to look at first."""
+    shape, at = shape_of(its)
+    place = its.curve[0] if its.curve else 0
+    if shape in ("uneven", "varied"):
+        return f"no shape: {shape}", *(UNEVEN if shape == "uneven" else VARIED)
+    if shape:
+        named = shape.replace("one place", f"place {at}")
+        return named, *SHAPES[shape]
+    if not its.curve:
+        return "not known", ("These lines do not say how often each place of a draft is accepted, "
+                             "and no mean can."), (
+            "a source that does: /metrics or the log of vLLM, llama.cpp's statistics, or a list")
+    if len(its.curve) == 1 and (its.drafts or 0) >= FEWEST:
+        return "not known", f"Drafts of one token have one place, {place:.2f}.", "longer drafts"
+    return "not known", f"{its.drafts:,.0f} drafts are too few to tell a shape from chance.", (
+        "counters of more rounds")
+
+
+def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
+    """Quantities under the engines' names and ours, the shape, and the best length of a draft."""
+    count = f", {its.drafts:,.0f} drafts" if its.drafts else ""
+    if its.drafts and its.drafted:
+        count += f" of {its.drafted / its.drafts:.3g} tokens on average"
+    show_table(["", its.engine, ""], cells_of(its), " ".join([its.engine + count + ".", *its.notes]))
+    shape, means, first = said_of(its)
+    console = Console()
+    console.print(Text(f"The shape: {shape}.", "bold"), Text(f"{means} Look first at {first}."),
+                  sep="\n")
+    curve = curve_of(its, gamma)
+    if not curve:
+        why = "drafts were of different lengths" if its.curve else "no curve, and no --gamma"
+        console.print(Text(f"The best length of a draft is not known: {why}."))
+        return
+    rows = []
+    for cost in COSTS if c is None else (c,):
+        best, gain = best_length(curve, cost)
+        more = " or more" if best == len(curve) else ""
+        rows.append([f"{cost:g}", f"{best}{more}", f"{1 + sum(curve[:best]):.2f}", f"{gain:.2f}"])
+    alike = "" if its.curve else "Every place is taken to be alike. "
+    show_table(["c", "best draft length", "acceptance length", "speed-up at most"], rows,
+               f"{alike}c: a draft step / a target step. A target call on a draft is taken to cost "
+               "as much as one on a token; where it costs more, shorter drafts are better. 0: none")
