@@ -105,9 +105,11 @@ def shape_of(its: Counters) -> tuple[str, int]:
     places = [place for place in places_of(its.curve, its.drafts or 0) if place.reached >= FEWEST]
     if not places:
         return "", 0
-    if places[0].high < NONE:
+    first, full = places[0], is_full(its)
+    if full and min((place.low for place in places[1:]), default=0) > first.high + APART:
+        return "low at the first place alone", 1
+    if first.high < NONE:
         return "near 0 from the first place on", 1
-    full = is_full(its)
     both = places if full else [Place(its.rate or 0, *wilson(its.rate or 0, its.drafted or 0), 0)]
     if all(place.share > ALL and place.low > SURELY for place in both):
         return "1.00 everywhere", 0
@@ -124,13 +126,11 @@ def shape_of(its: Counters) -> tuple[str, int]:
 def slope_of(places: Sequence[Place]) -> str:
     """Of places without a break."""
     first, last = places[0], places[-1]
-    if len(places) > 1 and min(place.low for place in places[1:]) > first.high + APART:
-        return "low at the first place alone"
     if len(places) > 1 and last.high < first.low - APART:
         return "worse from place to place"
     sure = [place for place in places if place.high - place.low < 2 * APART]
-    if len(sure) < 2:
-        return ""
+    if len(sure) < 2 or all(place.share > ALL for place in sure):
+        return ""                                   # or accepted always, by too few drafts to say
     apart = max(place.low for place in sure) - min(place.high for place in sure)
     return "falls by the same factor at each place" if apart < APART else "uneven"
 

@@ -75,7 +75,8 @@ def summed(kind: str, windows: Sequence[Window], notes: Sequence[str]) -> Counte
     engine, rate = kind.split("'")[0], accepted / drafted
     known = [window.drafts for window in windows if window.drafts is not None]
     if len(known) < len(windows) or not sum(known):
-        return Counters(engine, rate=rate, drafted=drafted, notes=tuple(notes))
+        return Counters(engine, rate=rate, drafted=drafted,
+                        notes=("How many drafts there were is not said, so no length is known.",))
     drafts = sum(known)
     places = max([math.ceil(drafted / drafts - ROUGH), *(len(its.shares) for its in windows)])
     curve = [sum(its * window.shares[i] for its, window in zip(known, windows)

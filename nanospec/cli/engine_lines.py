@@ -182,7 +182,7 @@ def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
     fits = [words for its, words in ((new, "accepted of drafted, without the bonus token"),
                                      (old, "with the bonus token on both sides"))
             if abs(its - rate) <= ROUGH]
-    return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) or (
+    return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) + "." if fits else (
         f"neither {new:.2f}, accepted of drafted, nor {old:.2f}, with the bonus token on both "
         "sides: is --gamma right, and are its drafts chains?"))
 

@@ -24,7 +24,7 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.quantities import rows_of_call
+from nanospec.cli.quantities import accepted_lengths, rows_of_call
 from nanospec.cli.show.terminal import note, show_table
 from nanospec.cli.why_low import answer
 from nanospec.errors import RequestError
@@ -142,7 +142,7 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
     calls = row["steps"] * row["c"] + row["v"]
     paths = [ancestors_of(torch.tensor([done.parents], device="cpu")).sum(-1).max().item()
              for done in rounds]
-    return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
+    return Parts(row["acceptance_length"], mean(paths), row["steps"], row["c"], row["v"],
                  (row["overhead"] - 1) * calls, rows_of_call(row), row["gamma"] if v_of else 0,
                  v_of)
 
@@ -150,8 +150,8 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
 def show(row: dict, parts: Parts) -> None:
     """A table: each quantity, here and as GAINS need it. Then both speed-ups, and the advice."""
     size, alphas = f"{parts.rows:.3g}", row["alpha_by_position"]
-    values = {"tokens": ("tokens per target call", parts.tokens,
-                         f"of {parts.most:.3g} if all were accepted"),
+    values = {"tokens": ("acceptance length", parts.tokens,
+                         f"tokens per target call, of {parts.most:.3g} if all were accepted"),
               "alpha": ("alpha", parts.alpha if parts.gamma else None,
                         "by position: " + " ".join(f"{alpha:.2f}" for alpha in alphas)),
               "c": ("c", parts.c if parts.steps else None, "a draft step / a target step"),
@@ -165,7 +165,9 @@ def show(row: dict, parts: Parts) -> None:
                          for limit in limits]
             cells.append([words, f"{value:.2f}", *for_gains, what])
     show_table(["", "here", *(f"for {gain}" for gain in GAINS), ""], cells,
-               "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable")
+               "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable\n"
+               "draft tokens accepted in a round: "
+               + accepted_lengths([count / row["rounds"] for count in row["accepted_lengths"]]))
     both = (f"speed-up: {parts.gain:.2f} by these parts, {row['speedup']:.2f} measured, where "
             "reading the prompt counts" + busy([row]))
     Console().print(Text(both), Text(advice(parts), "bold"), sep="\n")

@@ -35,20 +35,20 @@ def cells_of(its: Counters) -> list[list[str]]:
     full, cells = is_full(its), []
     if its.length is not None:
         cells += [["acceptance length", f"{its.length:.2f}",
-                   "with the bonus token (vLLM, SGLang, llama.cpp, tau); here tokens per target "
-                   "call"], ["", f"{its.length - 1:.2f}", "without it: accepted draft tokens"]]
+                   "engines: with the bonus token; here: tokens per target call"],
+                  ["", f"{its.length - 1:.2f}", "without the bonus token: accepted draft tokens"]]
     if its.rate is not None:
-        cells.append(["acceptance rate", f"{its.rate:.3f}", "accepted of all draft tokens, also of "
-                      "those after a rejection (engines)"])
+        cells.append(["acceptance rate", f"{its.rate:.3f}", "engines: accepted of all draft tokens, judged "
+                      "or not"])
     if its.curve:
         before = [1.0, *its.curve]
         if full:
             alpha = sum(its.curve) / sum(before[:-1])
-            cells.append(["", f"{alpha:.3f}", "of those that were judged: alpha here"])
-        cells += [["by place", "", f"{numbers(its.curve)}  of all drafts (engines)"],
-                  ["", "", f"{numbers([p.share for p in places_of(its.curve, 1)])}  given the "
-                   f"places before{'' if full else ', at least'}"],
-                  ["accepted in a draft", "", accepted_lengths(
+            cells.append(["", f"{alpha:.3f}", "here: accepted of those that were judged, alpha"])
+        given = numbers([place.share for place in places_of(its.curve, 1)])
+        cells += [["by place", "", f"{numbers(its.curve)}  engines: of all drafts"],
+                  ["", "", f"{given}  {'' if full else 'at least, '}of drafts that came so far"],
+                  ["accepted lengths", "", accepted_lengths(
                       [now - after for now, after in zip(before, [*its.curve, 0.0])])]]
     return cells
 
@@ -93,6 +93,8 @@ def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
         more = " or more" if best == len(curve) else ""
         rows.append([f"{cost:g}", f"{best}{more}", f"{1 + sum(curve[:best]):.2f}", f"{gain:.2f}"])
     alike = "" if its.curve else "Every place is taken to be alike. "
-    show_table(["c", "best draft length", "acceptance length", "speed-up at most"], rows,
-               f"{alike}c: a draft step / a target step. A target call on a draft is taken to cost "
-               "as much as one on a token; where it costs more, shorter drafts are better. 0: none")
+    show_table(["c", "best draft length", "acceptance length", "speed-up"], rows,
+               f"{alike}c: a draft step / a target step. Computed, not run: a target call on a draft "
+               "is taken to cost as much as one on a token (v = 1; where it costs more, the "
+               "speed-up is less, and shorter drafts are better), and shorter drafts to be accepted "
+               "as the first places of these. 0: no draft")

@@ -120,7 +120,7 @@ def test_alpha_of_exactly_zero():
     assert alpha_of(rounds) == 0
     method, costs = Method("chain", "token", 2, None, None), [CallCosts(.25, {3: 1.5}, 1.0)]
     row = numbers_of(method, [rounds], [[[1.0]]], costs, plain=1.0)
-    assert row["alpha"] == 0 and row["accepted"] == 0 and row["tokens_per_target_call"] == 1
+    assert row["alpha"] == 0 and row["accepted"] == 0 and row["acceptance_length"] == 1
     assert row["predicted_speedup"] == 1 / 2 and row["overhead"] == 1
     assert alpha_of([]) == 0 and alpha_of([a_round(0, 0, 1)]) == 0
 
@@ -404,7 +404,7 @@ def test_every_method_in_one_table(rows_of, quick):
     for row in rows:
         line = next(line for line in out.splitlines()
                     if line.split()[:4] == [f"{row['temperature']:g}", row["drafter"], str(row["gamma"]), row["rule"]])
-        assert f" {row['tokens_per_target_call']:.2f} " in line and f"{row['speedup']:.2f}" in line
+        assert f" {row['acceptance_length']:.2f} " in line and f"{row['speedup']:.2f}" in line
 
 
 @pytest.fixture
@@ -454,7 +454,7 @@ def test_draft_models_side_by_side(rows_of, quick, learned, drawn):
         ("eagle3", "chain"), ("eagle3", "dynamic-tree")]
     assert drawn("field") > 20_000 and "draft" in out.splitlines()[0] + out.splitlines()[1]
     for row in rows:
-        assert f"{row['alpha']:.2f}" in out and f"{row['tokens_per_target_call']:.2f}" in out
+        assert f"{row['alpha']:.2f}" in out and f"{row['acceptance_length']:.2f}" in out
 
 
 @pytest.mark.parametrize("options", [["--drafters", "tree", "--shape", "2"],
@@ -526,7 +526,7 @@ def test_simulated_acceptance_accepts_what_it_says():
                             repeats=7)
     assert [(row["alpha"], row["gamma"]) for row in found] == [(a, g) for g in (1, 3) for a in (0.0, 0.6, 1.0)]
     for row in found:
-        assert row["tokens_per_target_call"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
+        assert row["acceptance_length"] == pytest.approx(expected_tokens(row["alpha"], row["gamma"]), rel=0.02)
     gains = [row["speedup"] / expected_tokens(row["alpha"], row["gamma"]) for row in found]
     assert gains[0] == pytest.approx(gains[1]) == pytest.approx(gains[2])
 

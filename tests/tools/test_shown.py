@@ -86,7 +86,7 @@ def test_a_round_step_by_step():
 # The demo
 
 ROW = {"drafter": "chain", "rule": "token", "gamma": 3, "rounds": 4, "drafted": 11, "accepted": 7, "steps": 2.26,
-       "alpha": .5124, "c": .1553, "v": 1.317, "tokens_per_target_call": 2.64, "baseline_tokens_per_s": 1234.4,
+       "alpha": .5124, "c": .1553, "v": 1.317, "acceptance_length": 2.64, "baseline_tokens_per_s": 1234.4,
        "tokens_per_s": 987.6, "speedup": .7, "predicted_speedup": .936, "temperature": .8, "busy": False}
 
 

@@ -14,7 +14,7 @@ from nanospec.proof.tables import small_gpt
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS
 
-ROW = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11, "rounds": 4,
+ROW = {"acceptance_length": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11, "rounds": 4,
        "gamma": 3}
 
 
