@@ -67,7 +67,8 @@ def summed(kind: str, windows: Sequence[Window], notes: Sequence[str]) -> Counte
     """All windows together. Places that a line leaves out were never accepted: llama.cpp lists
     them up to the last one that was.
     """
-    drafted, accepted = (sum(window[i] for window in windows) for i in (1, 2))
+    drafted = sum(window.drafted for window in windows)
+    accepted = sum(window.accepted for window in windows)
     if not drafted:
         raise RequestError(f"{kind} counts no draft token")
     if accepted > drafted:
@@ -104,5 +105,6 @@ def of_list(path: Path, data: bytes, gamma: int, bonus: str) -> Counters:
     drafts, accepted = len(lengths), sum(lengths)
     tally = Counter(lengths)
     curve = [its / drafts for its in accumulate(tally[place] for place in range(gamma, 0, -1))]
-    return Counters("a list", 1 + accepted / drafts, accepted / (drafts * gamma), tuple(curve[::-1]),
-                    drafts, drafts * gamma, (f"Every draft is taken to have had {gamma} tokens.",))
+    return Counters("a list", 1 + accepted / drafts, accepted / (drafts * gamma),
+                    tuple(curve[::-1]), drafts, drafts * gamma,
+                    (f"Every draft is taken to have had {gamma} tokens.",))

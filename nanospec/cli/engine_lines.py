@@ -102,31 +102,31 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 
 
 def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
-    return [summed(kind, [window_of(kind, line, "Accepted: ", "Drafted: ", "acceptance length: ")
-                          for line in lines], [DRAFTED, REBUILT])]
+    windows = [window_of(kind, line, needed("Accepted: ", line), needed("Drafted: ", line),
+                         "acceptance length: ") for line in lines]
+    return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
-def window_of(kind: str, line: Line, accepted: str, drafted: str, length: str) -> Window:
-    """How many drafts a line is about follows from the other numbers."""
-    yes, all_ = needed(accepted, line), needed(drafted, line)
+def window_of(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
+    """How many drafts a line is about follows from its other numbers. length: the name of one."""
     shares, mean = shares_of(kind, line), field(length, line)
-    total, off, full = sum(shares), DIGITS * len(shares), all_ / max(1, len(shares))
-    if shares and (total - off) * full <= yes <= (total + off) * full:
-        return Window(full, all_, yes, shares)              # every draft had all its places
+    total, off, full = sum(shares), DIGITS * len(shares), drafted / max(1, len(shares))
+    if shares and (total - off) * full <= accepted <= (total + off) * full:
+        return Window(full, drafted, accepted, shares)      # every draft had all its places
     if total:
-        return Window(yes / total, all_, yes, shares)
-    return Window(yes / (mean - 1) if yes and mean and mean > 1 else None, all_, yes, shares)
+        return Window(accepted / total, drafted, accepted, shares)
+    drafts = accepted / (mean - 1) if accepted and mean and mean > 1 else None
+    return Window(drafts, drafted, accepted, shares)
 
 
 def of_requests(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     windows = []
-    for at, line in lines:
-        match = re.search(r"\(\s*(\d+) accepted /\s*(\d+) generated\)", line)
+    for line in lines:
+        match = re.search(r"\(\s*(\d+) accepted /\s*(\d+) generated\)", line[1])
         if not match:
-            raise RequestError(f"{at}: no '(N accepted / N generated)' there")
-        line = f"{line} accepted: {match[1]} generated: {match[2]}"
-        windows.append(window_of(kind, (at, line), "accepted: ", "generated: ",
-                                 "mean (?:acceptance length|len) ="))
+            raise RequestError(f"{line[0]}: no '(N accepted / N generated)' there")
+        accepted, drafted = (count_of(its, line[0]) for its in match.groups())
+        windows.append(window_of(kind, line, accepted, drafted, "mean (?:acceptance length|len) ="))
     return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
@@ -134,8 +134,8 @@ def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters
     """Of each drafter its last line, which counts from the server's start."""
     last: dict[str, Line] = {}
     for line in lines:
-        name = re.search(r"([\w-]+):?\s+#calls", line[1])
-        last[name[1][:40] if name else "drafter"] = line
+        named = re.search(r"([\w-]{1,40}):?\s+#calls", line[1])
+        last[named[1] if named else "without a name"] = line
     found = []
     for name, line in last.items():
         drafts, some, drafted, accepted = (needed(f"#{what} =", line) for what in (
@@ -151,26 +151,31 @@ def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters
 
 def of_sglang(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     """The mean over lines, each of which stands for as many steps, with as many requests."""
-    rows = []
+    lengths, rates = list[tuple[float, float]](), list[tuple[float, float]]()
     for line in lines:
         length, requests = needed("accept len: ", line), field("#running-req: ", line)
-        rows += [(requests, length, field("accept rate: ", line))] * bool(length and requests)
         if 0 < length < 1:
             raise RequestError(f"{line[0]}: an accept len counts the bonus token, so it is 1 or "
                                "more")
-    if not rows:
+        if length and requests:
+            lengths.append((requests, length))
+            if (rate := field("accept rate: ", line)) is not None:
+                rates.append((requests, rate))
+    if not lengths:
         raise RequestError(f"{kind}: no line with requests and an accept len")
-    weight = sum(requests for requests, _, _ in rows)
-    length = sum(requests * its for requests, its, _ in rows) / weight
+    length = weighted(lengths)
     if gamma and length > gamma + 1:
         raise RequestError(f"{kind} has an accept len of {length:.2f}: drafts are longer than "
                            f"--gamma {gamma}")
-    said = [(requests, rate) for requests, _, rate in rows if rate is not None]
-    notes = [f"The mean of {len(rows)} lines, weighted by their requests; each is of a window."]
-    if said:
-        rate = sum(requests * its for requests, its in said) / sum(its for its, _ in said)
-        notes.append(meaning_of_rate(rate, length, gamma))
+    notes = [f"The mean of {len(lengths)} lines, weighted by their requests."]
+    if rates:
+        notes.append(meaning_of_rate(weighted(rates), length, gamma))
     return [Counters("SGLang", length, (length - 1) / gamma if gamma else None, notes=tuple(notes))]
+
+
+def weighted(values: Sequence[tuple[float, float]]) -> float:
+    """Of (weight, value)."""
+    return sum(weight * value for weight, value in values) / sum(weight for weight, _ in values)
 
 
 def meaning_of_rate(rate: float, length: float, gamma: int) -> str:

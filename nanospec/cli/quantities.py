@@ -66,9 +66,11 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
-def accepted_lengths(shares: Sequence[float]) -> str:
-    """How many draft tokens a round accepts, in a line. shares: of 0, 1, 2, ... tokens."""
-    return "  ".join(f"{count}: {share:.0%}" for count, share in enumerate(shares))
+def accepted_lengths(rounds: Sequence[float]) -> str:
+    """How many draft tokens a round accepts, in a line. rounds: how many accept 0, 1, 2, ..., or in
+    which proportion. Example: [1, 0, 3] is "0: 25%  1: 0%  2: 75%".
+    """
+    return "  ".join(f"{count}: {its / sum(rounds):.0%}" for count, its in enumerate(rounds))
 
 
 @dataclass

@@ -167,7 +167,7 @@ def show(row: dict, parts: Parts) -> None:
     show_table(["", "here", *(f"for {gain}" for gain in GAINS), ""], cells,
                "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable\n"
                "draft tokens accepted in a round: "
-               + accepted_lengths([count / row["rounds"] for count in row["accepted_lengths"]]))
+               + accepted_lengths(row["accepted_lengths"]))
     both = (f"speed-up: {parts.gain:.2f} by these parts, {row['speedup']:.2f} measured, where "
             "reading the prompt counts" + busy([row]))
     Console().print(Text(both), Text(advice(parts), "bold"), sep="\n")

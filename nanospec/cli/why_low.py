@@ -38,8 +38,8 @@ def cells_of(its: Counters) -> list[list[str]]:
                    "engines: with the bonus token; here: tokens per target call"],
                   ["", f"{its.length - 1:.2f}", "without the bonus token: accepted draft tokens"]]
     if its.rate is not None:
-        cells.append(["acceptance rate", f"{its.rate:.3f}", "engines: accepted of all draft tokens, judged "
-                      "or not"])
+        cells.append(["acceptance rate", f"{its.rate:.3f}",
+                      "engines: accepted of all draft tokens, judged or not"])
     if its.curve:
         before = [1.0, *its.curve]
         if full:
@@ -77,7 +77,8 @@ def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
     count = f", {its.drafts:,.0f} drafts" if its.drafts else ""
     if its.drafts and its.drafted:
         count += f" of {its.drafted / its.drafts:.3g} tokens on average"
-    show_table(["", its.engine, ""], cells_of(its), " ".join([its.engine + count + ".", *its.notes]))
+    caption = " ".join([f"{its.engine}{count}.", *its.notes])
+    show_table(["", its.engine, ""], cells_of(its), caption)
     shape, means, first = said_of(its)
     console = Console()
     console.print(Text(f"The shape: {shape}.", "bold"), Text(f"{means} Look first at {first}."),
@@ -94,7 +95,7 @@ def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
         rows.append([f"{cost:g}", f"{best}{more}", f"{1 + sum(curve[:best]):.2f}", f"{gain:.2f}"])
     alike = "" if its.curve else "Every place is taken to be alike. "
     show_table(["c", "best draft length", "acceptance length", "speed-up"], rows,
-               f"{alike}c: a draft step / a target step. Computed, not run: a target call on a draft "
-               "is taken to cost as much as one on a token (v = 1; where it costs more, the "
-               "speed-up is less, and shorter drafts are better), and shorter drafts to be accepted "
-               "as the first places of these. 0: no draft")
+               f"{alike}c: a draft step / a target step. Computed, not run: a target call on a "
+               "draft is taken to cost as much as one on a token (v = 1; where it costs more, the "
+               "speed-up is less, and shorter drafts are better), and shorter drafts to be "
+               "accepted as the first places of these. 0: no draft")

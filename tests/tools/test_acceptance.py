@@ -67,6 +67,10 @@ def test_rounds_by_hand():
     assert [row["gamma"] for row in rows] == [1, 2] and rows[1]["alpha_by_position"] == [.5, 1]
     assert rows[1]["acceptance_length"] == pytest.approx(4 / 2.375)
     assert rows[1]["predicted_speedup"] == pytest.approx(4 / 2.375 / 3)
+    # Rounds that begin at the first two of four places: 1.5, of which half accept none. None has room for 4.
+    assert rows[1]["accepted_lengths"] == [.5, 0, .5] and rows[0]["accepted_lengths"] == pytest.approx([.5, .5])
+    assert rows_of(stood.repeat(1, 2, 1), stood.repeat(1, 2, 1), CallCosts(0, dict.fromkeys(range(6), 1.0), 1))[3][
+        "accepted_lengths"] == []
 
 
 def test_kinds_of_tokens():

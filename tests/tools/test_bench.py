@@ -20,7 +20,7 @@ from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.prompts import CHAT, held_out_prompts
-from nanospec.cli.bench.questions import read_questions
+from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
 from nanospec.errors import RequestError
@@ -337,7 +337,7 @@ def test_a_table_as_markdown_says_how_it_was_made(rows_of, quick, tmp_path):
     again = bench.parser().parse_args(re.match("`nanospec bench (.*?)`", first)[1].split())
     assert again.gammas == [1, 2] and again.temperatures == [0, 1] and again.markdown == page and again.threads == 1
     assert str(date.today()) in first and torch.__version__.split("+")[0] in first and blank == end == ""
-    assert "| per call |" in names and "| overhead |" in names and AUTOTUNED in caption
+    assert "| acceptance length |" in names and "| overhead |" in names and AUTOTUNED in caption
     assert len(lines) == len(rows) == 4 and {line.count("|") for line in [names, *lines]} == {names.count("|")}
     for row, line in zip(rows, lines):
         best = row["speedup"] == max(other["speedup"] for other in rows if other["temperature"] == row["temperature"])
@@ -637,7 +637,7 @@ def test_a_subcommand_is_said_in_one_line_which_ends():
 
 
 def test_each_column_of_the_table_is_explained():
-    for name in "alpha", "per call", "plain, fast", "speed-up", "theory", "overhead", *"cv":
+    for name in "alpha", "acceptance length", "plain, fast", "speed-up", "theory", "overhead", *"cv":
         assert f"\n    {name} " in speed.__doc__
 
 

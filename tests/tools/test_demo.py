@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 PROMPT = "abcabcab"
 KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s",
         "speedup", "predicted_speedup", "alpha", "alpha_by_position", "c", "v", "acceptance_length", "rounds",
-        "accepted", "drafted", "emitted", "overhead", "busy", "text"}
+        "accepted", "accepted_lengths", "acceptance_rate", "drafted", "emitted", "overhead", "busy", "text"}
 
 
 @pytest.fixture(scope="module")

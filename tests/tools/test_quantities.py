@@ -50,6 +50,7 @@ def test_the_numbers_of_a_method():
     row = numbers_of(METHOD, TEXTS, TOOK, COSTS_OF, plain=.5)
     assert (row["drafter"], row["rule"], row["gamma"]) == ("chain", "block", 3)
     assert (row["rounds"], row["drafted"], row["accepted"], row["emitted"]) == (4, 9, 7, EMITTED)
+    assert row["accepted_lengths"] == [1, 0, 2, 1] and row["acceptance_rate"] == pytest.approx(7 / 9)
     assert row["alpha"] == pytest.approx(ALPHA) and row["alpha_by_position"] == pytest.approx(ALPHAS)
     assert row["steps"] == 2.25 and row["acceptance_length"] == 2.5
     assert row["c"] == .2

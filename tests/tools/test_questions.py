@@ -1,4 +1,6 @@
-"""Questions in Spec-Bench's format. Numbers are by hand, from invented answers under a clock that the test winds."""
+"""Questions in SPEED-Bench's and Spec-Bench's forms. Numbers are by hand, from invented answers under a clock that the
+test winds.
+"""
 
 import json
 from itertools import islice
@@ -166,7 +168,7 @@ BAD = [
     (GOOD + b'{"question_id": 1, "prompt": "a"}\n', "line 2: the question_id 1 stands there twice"),
     (b'{"messages": [{"role": "system", "content": "a"}]}', "line 1: a question"), (b'{"messages": []}', "line 1: a q"),
     (b'{"messages": ["a"]}', "line 1: a question"),
-    (GOOD + json.dumps({"turns": [f"{NOT_FETCHED}\n\nSum it up: {{article}}"]}).encode(), "line 2 has no question, but"),
+    (GOOD + json.dumps({"turns": [f"{NOT_FETCHED}\n\nSum up: {{article}}"]}).encode(), "line 2 has no question, but"),
     (b"", "has no question"), (b"\xef\xbb\xbf \r\n\r\n", "has no question")]
 
 
@@ -191,7 +193,8 @@ def test_speed_bench_has_eleven_rows(tmp_path, writers):
     lines = [{"question_id": f"id{i}", "category": name, "turns": [f"{name}?", "And then?"]} | common
              for i, name in enumerate(SPEED_BENCH)]
     lines += [{"question_id": f"more{i}", "category": name, "messages": [
-        {"role": "user", "content": turn} for turn in (f"{name}!", "b")]} | common for i, name in enumerate(SPEED_BENCH)]
+        {"role": "user", "content": turn} for turn in (f"{name}!", "b")]} | common
+        for i, name in enumerate(SPEED_BENCH)]
     asked = read_questions(write_lines(tmp_path / "q.jsonl", lines))
     assert asked.each[11].turns == ["coding!", "b"] and asked.each[-1].before == 42
     rows = ask(asked, writers, BYTES, 0, {"weights": "a"})
@@ -263,7 +266,8 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
         for task in TASKS]
     assert "13 questions of q.jsonl, 6 tokens each at most" in " ".join(out.split()) and "answers" in err
     for row in rows:
-        assert f"{row['acceptance_length']:.2f}" in out and f"{row['spec_bench_speedup']:.2f}" in out and row["acceptance_length"] >= 1
+        assert f"{row['acceptance_length']:.2f}" in out and f"{row['spec_bench_speedup']:.2f}" in out
+        assert row["acceptance_length"] >= 1
     assert (tmp_path / "t.md").read_text().count("mt_bench") == 8
     once = [*argv, "--temperatures", "0", "--gammas", "2", "--answers", str(tmp_path / "a.jsonl")]
     assert bench.main(once) == 0

@@ -157,8 +157,8 @@ def test_the_table_of_speeds(capsys):
     speed.show(ROWS, "caption")
     assert capsys.readouterr().out.endswith("\ncaption\n")
     names, cells, caption = shown()
-    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "per call", "plain per s", "fast per s",
-                     "speed-up", "theory", "overhead"]
+    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "acceptance length", "plain per s",
+                     "fast per s", "speed-up", "theory", "overhead"]
     assert cells[1] == ["0", "chain", "4", "block", "0.61", "0.124", "1.38", "2.64", "1,234", "2,346", "0.99 lost",
                         "1.81",
                         "1.07"]
@@ -351,13 +351,14 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
         {"gamma": gamma, "acceptance_length": tokens, "v": v, "predicted_speedup": gain,
-         "alpha_by_position": alphas}
+         "alpha_by_position": alphas, "accepted_lengths": [.375, .625]}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
     acceptance.run(temperature=.7)
     assert asked == [([2, 3], 2)]
     names, cells, caption = shown(-2)
     assert cells == [["1", "1.44", "1.10", "1.18", "0.61"], ["2", "1.72", "1.90", "0.80", "0.61 0.28"]]
-    assert caption == "where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1"
+    assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "
+                       "draft tokens accepted in a round of it: 0: 38%  1: 62%")
     assert list(terminal.SHOWN[-2][3]) == [True, False]
     # Tokens after the first of each text: 1 0 | 0 0 (of two places); " a" is 1.
     names, cells, _ = shown()

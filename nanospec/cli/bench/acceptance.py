@@ -145,14 +145,15 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
         alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
         rows.append({"gamma": gamma, "acceptance_length": tokens,
                      "alpha_by_position": alphas.tolist(),
-                     "accepted_lengths": lengths_of_rounds(likely), "c": costs.c, "v": costs.v[gamma + 1],
+                     "accepted_lengths": lengths_of_rounds(likely),
+                     "c": costs.c, "v": costs.v[gamma + 1],
                      "predicted_speedup": tokens / costs.round(gamma, gamma + 1)})
     return rows
 
 
 def lengths_of_rounds(likely: Tensor) -> list[float]:
-    """As places_of_rounds has it -> in which share of rounds 0, 1, 2, ... draft tokens are accepted.
-    Of the rounds that begin where a whole one has room; [] where there is none.
+    """As places_of_rounds has it -> in which share of rounds 0, 1, ... draft tokens are accepted.
+    Of those that begin where a whole one has room; [] where there is none.
     """
     gamma = likely.shape[1] - 1
     begun = likely.shape[2] - gamma

@@ -13,13 +13,13 @@ and more keys do no harm. Before a turn stand the earlier ones with their answer
 chat template if it has one, otherwise line by line. A row is a category, but the eight of MT-Bench,
 questions 81 to 160 of Spec-Bench, are one; the last row is all of them. In the columns:
 
-    acceptance
-    length          tokens that a call of the target wrote: the mean over all calls
-    plain, fast     tokens a second, all tokens over all seconds, and their quotient, the speed-up
-    Spec-Bench's    the speed-up that its evaluation/speed.py prints for these answers: on either
-                    side the mean over questions of their tokens a second, where plain decoding's
-                    tokens are counted again from its text, so that the token that ends an answer
-                    counts on one side only
+    acceptance length   tokens that a call of the target wrote: the mean over all calls
+    plain, fast         tokens a second, all tokens over all seconds, and their quotient, the
+                        speed-up
+    Spec-Bench's        the speed-up that its evaluation/speed.py prints for these answers: on
+                        either side the mean over questions of their tokens a second, where plain
+                        decoding's tokens are counted again from its text, so that the token that
+                        ends an answer counts on one side only
 """
 
 import hashlib
