@@ -137,10 +137,10 @@ def slope_of(places: Sequence[Place]) -> str:
 
 def curve_of(its: Counters, gamma: int) -> tuple[float, ...]:
     """Of all drafts at their full length: the counters' own, or, where there is none, that of the
-    one alpha that brings this length by Eq. 1. () if neither is known.
+    one alpha that brings this length by Eq. 1. () if neither is known, or from too few drafts.
     """
     if its.curve:
-        return its.curve if is_full(its) else ()
+        return its.curve if is_full(its) and (its.drafts or 0) >= FEWEST else ()
     if not (gamma and its.length):
         return ()
     alpha = break_even(its.length, gamma, 0)

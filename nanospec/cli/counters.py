@@ -107,4 +107,4 @@ def of_list(path: Path, data: bytes, gamma: int, bonus: str) -> Counters:
     curve = [its / drafts for its in accumulate(tally[place] for place in range(gamma, 0, -1))]
     return Counters("a list", 1 + accepted / drafts, accepted / (drafts * gamma),
                     tuple(curve[::-1]), drafts, drafts * gamma,
-                    (f"Every draft is taken to have had {gamma} tokens.",))
+                    ("Every draft is taken to have had gamma tokens.",))

@@ -57,15 +57,18 @@ def said_of(its: Counters) -> tuple[str, str, str]:
     """The shape in words, what it means, and what to look at first."""
     shape, at = shape_of(its)
     place = its.curve[0] if its.curve else 0
-    if shape in ("uneven", "varied"):
-        return f"no shape: {shape}", *(UNEVEN if shape == "uneven" else VARIED)
+    if shape == "uneven":
+        return shape, *UNEVEN
+    if shape == "varied":
+        return "not known", *VARIED
     if shape:
         named = shape.replace("one place", f"place {at}")
         return named, *SHAPES[shape]
     if not its.curve:
         return "not known", ("These lines do not say how often each place of a draft is accepted, "
                              "and no mean can."), (
-            "a source that does: /metrics or the log of vLLM, llama.cpp's statistics, or a list")
+            "a source that does: vLLM's metrics or log, llama.cpp's statistics, or a list of "
+            "accepted lengths")
     if len(its.curve) == 1 and (its.drafts or 0) >= FEWEST:
         return "not known", f"Drafts of one token have one place, {place:.2f}.", "longer drafts"
     return "not known", f"{its.drafts:,.0f} drafts are too few to tell a shape from chance.", (
@@ -74,18 +77,19 @@ def said_of(its: Counters) -> tuple[str, str, str]:
 
 def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
     """Quantities under the engines' names and ours, the shape, and the best length of a draft."""
-    count = f", {its.drafts:,.0f} drafts" if its.drafts else ""
+    counted = []
     if its.drafts and its.drafted:
-        count += f" of {its.drafted / its.drafts:.3g} tokens on average"
-    caption = " ".join([f"{its.engine}{count}.", *its.notes])
-    show_table(["", its.engine, ""], cells_of(its), caption)
+        counted = [f"{its.drafts:,.0f} drafts, tokens in each: {its.drafted / its.drafts:.3g} on "
+                   "average."]
+    show_table(["", its.engine, ""], cells_of(its), " ".join([*counted, *its.notes]))
     shape, means, first = said_of(its)
     console = Console()
     console.print(Text(f"The shape: {shape}.", "bold"), Text(f"{means} Look first at {first}."),
                   sep="\n")
     curve = curve_of(its, gamma)
     if not curve:
-        why = "drafts were of different lengths" if its.curve else "no curve, and no --gamma"
+        why = ("no curve, and no --gamma" if not its.curve else
+               "drafts were of different lengths" if not is_full(its) else "too few drafts")
         console.print(Text(f"The best length of a draft is not known: {why}."))
         return
     rows = []
@@ -95,7 +99,7 @@ def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
         rows.append([f"{cost:g}", f"{best}{more}", f"{1 + sum(curve[:best]):.2f}", f"{gain:.2f}"])
     alike = "" if its.curve else "Every place is taken to be alike. "
     show_table(["c", "best draft length", "acceptance length", "speed-up"], rows,
-               f"{alike}c: a draft step / a target step. Computed, not run: a target call on a "
-               "draft is taken to cost as much as one on a token (v = 1; where it costs more, the "
-               "speed-up is less, and shorter drafts are better), and shorter drafts to be "
-               "accepted as the first places of these. 0: no draft")
+               f"{alike}c: a draft step / a target step. v: a target call on a draft / on one "
+               "token. Computed, not run, with v = 1 and shorter drafts accepted as the first "
+               "places of these; where v is more, the speed-up is less and the best length "
+               "shorter. 0: no draft. Or more: longer drafts were not counted")

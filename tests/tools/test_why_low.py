@@ -128,7 +128,7 @@ def test_every_number_by_hand(tmp_path, capsys):
     for words in ("acceptance length 2.78 engines: with the bonus token; here: tokens per target call",
                   " 1.78 without", "acceptance rate 0.445 engines", "0.690 here: accepted of those that were judged",
                   "0.80 0.48 0.30 0.20 engines: of all drafts", "0.80 0.60 0.62 0.67 of drafts that came so far",
-                  "accepted lengths 0: 20% 1: 32% 2: 18% 3: 10% 4: 20%", "1,000 drafts of 4 tokens on average",
+                  "accepted lengths 0: 20% 1: 32% 2: 18% 3: 10% 4: 20%", "1,000 drafts, tokens in each: 4 on average",
                   "speed-up 0.2 2 2.28 1.63 c: "):
         assert words in out, words
     path.write_text(str([length + 1 for length in lengths]))
@@ -142,6 +142,8 @@ def test_the_best_length():
     assert best_length([.1, .01], .2) == (0, 1)
     its = Counters("SGLang", 1.75)
     assert curve_of(its, 2) == pytest.approx((.5, .25)) and curve_of(its, 0) == ()
+    assert curve_of(counted([.5, .25], 50), 0) == (.5, .25) and curve_of(counted([.5, .25], 49), 0) == ()
+    assert curve_of(counted([.5, .25], length=1.9), 0) == ()
 
 
 def test_bounds():
@@ -182,6 +184,23 @@ def test_chance_alone_is_not_taken_for_a_fault(its):
         wrong[shape_of(counted([sum(length > place for length in lengths) / 200 for place in range(4)], 200))[0]] += 1
     del wrong["falls by the same factor at each place"], wrong[""]
     assert sum(wrong.values()) <= 3, wrong
+
+
+@pytest.mark.parametrize("text, options, words", [
+    ("Decode batch. #running-req: 4, accept len: 2.50, ", (),
+     "acceptance length 2.50 |no mean can.|no curve, and no --gamma"),
+    ("Decode batch. #running-req: 4, accept len: 1.75, ", ("--gamma", "2", "--c", ".2"),
+     "acceptance rate 0.375 |no mean can.|0.2 1 1.50 1.25 Every place is taken to be alike."),
+    ("draft acceptance = 0.75 ( 300 accepted / 400 generated)", (), "acceptance rate 0.750 |is not said, so no length"),
+    ("0 1 2 1", ("--gamma", "2"), "4 drafts are too few to tell a shape|is not known: too few drafts."),
+    (as_metrics([1] * 500 + [0] * 500).replace("5000.0", "3000.0"), (), "at least, of drafts that came so far|Drafts "
+     "were of different lengths|is not known: drafts were of different lengths."),
+    ("0 1 1 1 " * 50, ("--gamma", "1"), "Drafts of one token have one place, 0.75.|0.4 1 or more 1.75 1.25")])
+def test_what_counters_cannot_tell_is_said(text, options, words, tmp_path, capsys):
+    (tmp_path / "f").write_text(text)
+    out = answered(tmp_path / "f", capsys, *options)
+    for part in words.split("|"):
+        assert part in out, (part, out)
 
 
 @pytest.mark.parametrize("options, words", [
