@@ -981,3 +981,20 @@ def the_same_to_the_last_bit(found: dict[str, tuple[float, float]]) -> None:
          ([100 * part for part in apart], AMBER, "alone, from five in a call"))
     axes.set(ylabel="tokens in a hundred that would be others")
     save(figure, "the_same_to_the_last_bit")
+
+
+def numbers_that_mislead(lengths: dict[int, tuple[float, float, float]],
+                         mixed: dict[int, tuple[float, float, float]]) -> None:
+    """gamma -> acceptance length, acceptance rate, alpha. gamma -> tokens of a round, really and by two alphas."""
+    figure, (left, right) = blank("the same draft model: its rate falls, its length grows, and one alpha promises more", 2)
+    for row, colour, name in (1, RED, "acceptance rate"), (2, BLUE, "alpha"):
+        left.plot(list(lengths), [numbers[row] for numbers in lengths.values()], color=colour, marker=MARK[colour],
+                  label=name)
+    left.set(xlabel="gamma", ylim=(0, 1), xscale="log", xticks=list(lengths), xticklabels=list(lengths))
+    left.legend(frameon=False)
+    bars(right, [f"gamma {gamma}" for gamma in mixed], *(
+        ([numbers[row] for numbers in mixed.values()], colour, name)
+        for row, (colour, name) in enumerate(((GREEN, "really"), (FAINT, "by alpha over the text"),
+                                              (AMBER, "by alpha of judged tokens")))))
+    right.set_ylabel("tokens of a round, half easy, half hard")
+    save(figure, "numbers_that_mislead")

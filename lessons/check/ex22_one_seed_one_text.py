@@ -1,5 +1,6 @@
 """Exercise 22: the same noise for target and draft model. Every cell of the noise is walked; see lessons/coupled.py."""
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import product
@@ -11,7 +12,7 @@ from lessons.check import seeds
 from lessons.check.answered import token, wholes
 from lessons.check.engine import Exercise, Functions
 from lessons.check.mistakes_with_noise import RIGHT, WRONGS
-from lessons.check.pairs import distribution, vector
+from lessons.check.pairs import BY_A_HAIR, HAIR, distribution, vector
 from lessons.check.rounds import distribution_of
 from lessons.check.seen import Failure, Seen, look, values
 from lessons.coupled import WalkedNoise, cells, draw
@@ -153,6 +154,9 @@ for size, zeros, gamma, before in (2, 0, 3, 1), (3, 1, 4, 5), (5, 2, 2, 3), (6, 
         noise += 30 * (p_target == 0)           # noise so large that only a probability of 0 is not drawn with it
     own = [draw(p, g) for p, g in zip(p_target, noise)][before:]
     DRAWN.append((noise, q_draft, p_target, before, gamma, [own[:gamma], [*own[:gamma // 2], *[0] * gamma][:gamma]]))
+for less in (1, 0), (0, 1):         # by a hair the first token or the second: a float32 sees a tie, and takes the first
+    noise = (HAIR * vector(*less, 0) + vector(0, math.log(2), 0)).repeat(4, 1)
+    DRAWN.append((noise, *[vector(.5, .25, .25).repeat(4, 1)] * 2, 1, 2, [[less[1]] * 2, [2, 2]]))
 
 
 def drawn(f) -> list[Seen]:
