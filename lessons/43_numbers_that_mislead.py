@@ -155,7 +155,7 @@ speeds = {"a program": copied(program, 4, 150),
           "a program, and the same again": copied(program + program, 4, len(program)),
           "one line, again and again": copied(line * 40, 4, 10 * len(line))}
 table(["the text", "tokens of a call"], [[name, f"{n:.2f}"] for name, n in speeds.items()])
-assert max(speeds, key=speeds.get) == "one line, again and again"
+assert speeds["a program, and the same again"] > speeds["a program"] + 1
 assert speeds["one line, again and again"] > 4.9 > speeds["a program"] + 1
 
 # %% [markdown]

@@ -21,10 +21,10 @@ At temperature 0 p_target is 1 for the best token. Then `typical` is exact.
                 likelier than p_target(x) / l. How often one is accepted:
                 theory.acceptance(p_target / l, q_draft).
 
-    forgiving   FLy (arXiv 2511.22972), which vLLM offers: a rejected draft token is accepted all
-                the same where the target is unsure (its entropy is at least `least`) and the next
-                `window` draft tokens would all be accepted. (In vLLM the entropy is that of the
-                three likeliest tokens.)
+    forgiving   FLy (arXiv 2511.22972; vllm-project/vllm#53987): a rejected draft token is accepted
+                all the same where the target is unsure (its entropy is at least `least`) and the
+                next `window` draft tokens would all be accepted. (In vLLM the entropy is that of
+                the three likeliest tokens.)
 """
 
 from numbers import Real
@@ -71,12 +71,12 @@ def relaxed(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2,
 
 def longest(draft: Draft, p_target: Tensor, dice: Dice, passes: Tensor) -> tuple[Tensor, Tensor]:
     """The longest path of draft tokens that pass, and of several the likeliest; the next token is
-    drawn from the target after it. passes: which tokens would pass after each row, (B, n, V) bool.
+    drawn from the target after it. passes: which tokens would pass after each node, (B, n, V) bool.
     """
     check_scored(draft, p_target, Draft, TreeDraft)
     (B, n, _), parents = p_target.shape, draft.parents
     text = torch.arange(B, device=p_target.device)
-    above = parents.clamp(min=0)                                # of a row that a text lacks, any
+    above = parents.clamp(min=0)                                # of a node that a text lacks, any
     at = text[:, None], above, draft.tokens
     p_of_x = p_target[at]                                               # (B, n)
     passed = (parents >= 0) & passes[at]

@@ -19,13 +19,13 @@ def proposing(place: Callable = lambda text, i: len(text) + i, draws: Callable =
 
 
 def judging(place: Callable = lambda text, i, drafted: len(text) + i, draws: Callable = draw,
-            ends: Callable = lambda written, drafted, own: [*written, own], row: Callable = lambda i, gamma: i,
+            ends: Callable = lambda written, drafted, own: [*written, own], at: Callable = lambda i, gamma: i,
             goes_on: bool = False, bonus: bool = True, last: Callable = draw) -> Callable:
-    """judge with another noise, draw, row of p_target, end at the first mismatch, or last token."""
+    """judge with another noise, draw, place of p_target, end at the first mismatch, or last token."""
     def judge(text, drafted, p_target, noise):
         written = []
         for i, x in enumerate(drafted):
-            own = draws(p_target[row(i, len(drafted))], noise(place(text, i, drafted)))
+            own = draws(p_target[at(i, len(drafted))], noise(place(text, i, drafted)))
             if own != x and not goes_on:
                 return ends(written, drafted, own)
             written.append(own)
@@ -124,7 +124,7 @@ WRONGS = [
     wrong("mismatch-kept-and-answered", "at the first mismatch you write the draft token and then the target's: the "
           "target's stands in its place",
           judge=judging(ends=lambda written, drafted, own: [*written, drafted[len(written)], own])),
-    wrong("goes-on-after-a-mismatch", "after the first mismatch you go on: the rows of p_target after it belong to a text "
+    wrong("goes-on-after-a-mismatch", "after the first mismatch you go on: what p_target has after it belongs to a text "
           "that no longer exists", judge=judging(goes_on=True)),
     wrong("later-match-counts", "you accept up to the last draft token that fits: the first that does not fit ends the "
           "round", judge=any_match),
@@ -132,18 +132,18 @@ WRONGS = [
           "is written", judge=lambda text, drafted, p_target, noise: (
               written := judging()(text, drafted, p_target, noise))[:-1] + [
                   int(p_target[len(written) - 1].argmax()) if len(written) <= len(drafted) else written[-1]]),
-    wrong("replacement-of-the-last-row", "at the first mismatch you draw from the last row of p_target: it belongs to the "
+    wrong("replacement-of-the-last-place", "at the first mismatch you draw from p_target[-1]: that belongs to the "
           "place after the whole draft", judge=lambda text, drafted, p_target, noise: (
               written := judging()(text, drafted, p_target, noise))[:-1] + [
                   draw(p_target[-1], noise(len(text) + len(written) - 1))]),
-    wrong("next-row", "you compare a draft token with the row of the place after it: row i of p_target is that of draft "
-          "token i", judge=judging(row=lambda i, gamma: i + 1)),
+    wrong("next-place", "you compare a draft token with p_target of the place after it: p_target[i] is that of "
+          "drafted[i]", judge=judging(at=lambda i, gamma: i + 1)),
     wrong("bonus-greedy", "the bonus token is the target's likeliest: draw it, with the noise of its place",
           judge=judging(last=greedy)),
     wrong("bonus-with-the-last-noise", "the bonus token is drawn with the noise of the last draft token: it has a place "
           "of its own", judge=judging(lambda text, i, drafted: len(text) + min(i, len(drafted) - 1))),
-    wrong("bonus-forgotten", "where the whole draft is accepted the round ends with it: the last row of p_target gives "
-          "one token more, without a call", judge=judging(bonus=False)),
+    wrong("bonus-forgotten", "where the whole draft is accepted the round ends with it: p_target[gamma] gives one "
+          "token more, without a call", judge=judging(bonus=False)),
     wrong("draft-ignored", "you write the target's first token and never look further: nothing is gained",
           judge=first_alone),
     wrong("draft-does-not-read-itself", "every draft token is drawn from the distribution after the text: it must read "
