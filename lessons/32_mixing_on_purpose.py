@@ -82,10 +82,13 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 #
 # | rule | a draft token x is accepted |
 # |---|---|
-# | lenience (Leviathan et al. 2022) | with min(1, p_target(x) / (l q_draft(x))), l below 1 |
-# | typical (Medusa) | where p_target(x) is above the bar |
-# | relaxed (TensorRT-LLM, while a model thinks) | if x is one of the target's k likeliest tokens, at most delta below the best |
-# | forgiving (FLy, proposed for vLLM) | if its coin says so; or if the target is unsure there and the next draft tokens are accepted |
+# | lenience | with min(1, p_target(x) / (l q_draft(x))), with an l below 1 |
+# | typical | where p_target(x) is above the bar |
+# | relaxed | if x is among the target's k likeliest, at most delta below the best |
+# | forgiving | by its coin; or where the target is unsure and the next ones are accepted |
+#
+# Lenience is from Leviathan et al. 2022. The relaxed rule is TensorRT-LLM's, for what a model thinks
+# before it answers. The forgiving one is FLy (2511.22972), proposed for vLLM.
 #
 # Published prices are scores of tasks, which take days to measure and depend on the task. In tables
 # of three tokens the price is a number: the total variation of the text from the target's, with all

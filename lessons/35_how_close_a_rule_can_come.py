@@ -116,7 +116,7 @@ def seeded(big, small, text, new, noise, gamma, T=1.0):
 # %%
 target, draft, tokenizer = load_pair(dtype=torch.float64)       # a rounding may not decide a draw
 ids, NEW, V = tokenizer.encode("def area(radius):\n"), 24, target.config.vocab_size
-noise, rows = gumbel(7, len(ids) + NEW + 4, V).__getitem__, []          # place -> (V,)
+noise, rows = gumbel(7, len(ids) + NEW + 5, V).__getitem__, []          # place -> (V,)
 with torch.no_grad():
     for T in (0, 0.5, 2, 1):
         (plain, most), *drafted = (seeded(target, draft, ids, NEW, noise, gamma, T)
@@ -328,9 +328,9 @@ assert abs(ceiling([.5, .5], [.8, .2], 2, independent=False) - 1) < 1e-12
 #
 # - The *node rule* (*Several futures*): try one after the other, each against the residual
 #   distribution.
-# - *k-SEQ* (Sun et al. 2023): the same coin for all, min(1, p_target / (rho q_draft)). The number
-#   rho holds all of them back, so that no token comes out too often, and is the smallest number
-#   that does so. The rule needs independent draws (lessons/kseq.py).
+# - *k-SEQ* (Sun et al. 2023): one formula for all thresholds, min(1, p_target / (rho q_draft)). The
+#   number rho holds all of them back, so that no token comes out too often, and is the smallest
+#   number that does so. The rule needs independent draws (lessons/kseq.py).
 #
 # *Guess first:* one draft token is accepted with .7, and of two independent ones, one is accepted
 # with at most .86. Which of the two rules comes nearer to .86?
@@ -426,9 +426,8 @@ figures.ceilings(chain, place)
 # 2. Do not draw, but choose the draft's k likeliest tokens. One of them is accepted with
 #    `p[q.topk(k).indices].sum().item()`. Add this to `accepted_by` as "chosen, ceiling". Is more
 #    accepted, or less?
-# 3. In `seeded`, let the draft model draw with noise of its own: `noise(len(tokens) - len(ids))`
-#    where `tokens` gets a draft token. (The places of the prompt have noise that nobody uses.) Is
-#    an assert violated? What happens to the calls?
+# 3. In `seeded`, let the draft model draw with the noise of another place: `noise(len(tokens) + 1)`
+#    where `tokens` gets a draft token. Is an assert violated? What happens to the calls?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -37,13 +37,13 @@ def counted(alpha, gamma):
 
 # %%
 accepted, judged, by_place = counted(0.7, 4)
-names = {"acceptance length, with the bonus token": 1 + accepted,
-         "acceptance length, without": accepted,
-         "acceptance rate: accepted of all draft tokens": accepted / 4,
-         "alpha: accepted of those that were judged": accepted / judged,
-         "rate at the fourth place, of all drafts": by_place[3],
-         "rate at the fourth place, of those judged": by_place[3] / by_place[2]}
-table(["the same run", ""], [[name, f"{number:.2f}"] for name, number in names.items()])
+numbers = {"acceptance length, with the bonus token": 1 + accepted,
+           "acceptance length, without": accepted,
+           "acceptance rate: accepted of all draft tokens": accepted / 4,
+           "alpha: accepted of those that were judged": accepted / judged,
+           "rate at the fourth place, of all drafts": by_place[3],
+           "rate at the fourth place, of those judged": by_place[3] / by_place[2]}
+table(["the same run", ""], [[name, f"{number:.2f}"] for name, number in numbers.items()])
 assert abs(1 + accepted - expected_tokens(0.7, 4)) < 1e-12
 assert abs(accepted / judged - 0.7) < 1e-12
 

@@ -986,7 +986,7 @@ def the_same_to_the_last_bit(found: dict[str, tuple[float, float]]) -> None:
 def numbers_that_mislead(lengths: dict[int, tuple[float, float, float]],
                          mixed: dict[int, tuple[float, float, float]]) -> None:
     """gamma -> acceptance length, acceptance rate, alpha. gamma -> tokens of a round, really and by two alphas."""
-    figure, (left, right) = blank("the same draft model: its rate falls, its length grows, and one alpha promises more", 2)
+    figure, (left, right) = blank("one draft model: its rate falls, and one alpha promises too much", 2)
     for row, colour, name in (1, RED, "acceptance rate"), (2, BLUE, "alpha"):
         left.plot(list(lengths), [numbers[row] for numbers in lengths.values()], color=colour, marker=MARK[colour],
                   label=name)

@@ -12,7 +12,7 @@ from lessons.check import seeds
 from lessons.check.answered import token, wholes
 from lessons.check.engine import Exercise, Functions
 from lessons.check.mistakes_with_noise import RIGHT, WRONGS
-from lessons.check.pairs import BY_A_HAIR, HAIR, distribution, vector
+from lessons.check.pairs import HAIR, distribution, vector
 from lessons.check.rounds import distribution_of
 from lessons.check.seen import Failure, Seen, look, values
 from lessons.coupled import WalkedNoise, cells, draw
@@ -176,8 +176,9 @@ def drawn(f) -> list[Seen]:
 
 def number_to_beat(f) -> str:
     name = next(iter(CASES))
-    return (f"{on_average(f, name) - 1:.3f} draft tokens accepted of 1; to beat: {right_on_average(name, True) - 1:.3f}, "
-            "with noise of its own for the draft model")
+    alone = right_on_average(name, apart=True) - 1
+    return (f"{on_average(f, name) - 1:.3f} draft tokens accepted of 1; to beat: {alone:.3f}, where the draft model has "
+            "noise of its own")
 
 
 EXERCISE = Exercise(
@@ -187,8 +188,8 @@ EXERCISE = Exercise(
     WRONGS,
     ("Which token would the target write at this place if there were no draft? Noise and distribution say it.",
      "The place of a token is its index in the text, whichever round it comes in: range(len(text), len(text) + gamma).",
-     "propose: (draft_model([*text, *drafted]).log() + noise(place)).argmax(). judge: the same with p_target, until the "
-     "target's token is not the draft token, or no draft token is left."),
+     "propose: (draft_model([*text, *drafted]).log() + noise(place)).argmax(). judge: the same with p_target, until "
+     "the target's token is not the draft token, or no draft token is left."),
     [("lessons.coupled", "draw", "return", "noise).argmax()"),
      ("lessons.coupled", "agreement", "ratio =", "return")],
     {"number to beat": number_to_beat}, speed="as many tokens as the noise allows")

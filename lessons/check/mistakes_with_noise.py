@@ -83,8 +83,8 @@ WRONGS = [
     *(wrong("place-of-the-round", "you count places from the beginning of the round: noise belongs to a place of the "
             "text, len(text) + i, or a text depends on how its rounds happened to fall", **of)
       for of in (both(lambda text, i: i), {"judge": both(lambda text, i: i)["judge"]})),
-    wrong("draft-counts-from-the-round", "the draft model's places are counted from the beginning of the round, and the "
-          "target's from that of the text: the two then draw with different noise, and agree only by luck",
+    wrong("draft-counts-from-the-round", "the draft model's places are counted from the beginning of the round, and "
+          "the target's from that of the text: the two then draw with different noise, and agree only by luck",
           propose=proposing(lambda text, i: i)),
     *(wrong("one-place-off", "your noise is that of the place beside it: the token after the text stands at place "
             "len(text)", **both(lambda text, i, off=off: len(text) + off + i)) for off in (-1, 1)),
@@ -101,8 +101,8 @@ WRONGS = [
           "of its own", propose=proposing(lambda text, i: len(text))),
     wrong("draft-greedy", "you draft the draft model's likeliest token: the target draws, so the draft must be drawn "
           "too, with the same noise", propose=proposing(draws=greedy)),
-    wrong("target-greedy", "you compare with the target's likeliest token: that is the text of temperature 0; draw with "
-          "the noise of the place", judge=judging(draws=greedy, last=greedy)),
+    wrong("target-greedy", "you compare with the target's likeliest token: that is the text of temperature 0; draw "
+          "with the noise of the place", judge=judging(draws=greedy, last=greedy)),
     wrong("everything-greedy", "you take the likeliest token on both sides: that is the text of temperature 0; draw "
           "with the noise of the place", **both(draws=greedy)),
     *(wrong("noise-added-to-probabilities", "you add the noise to p: it belongs to log p", **of) for of in (
@@ -112,11 +112,11 @@ WRONGS = [
     *(wrong("noise-multiplied", "you multiply p by the noise: it is added, to log p", **of) for of in (
         both(draws=times), {"judge": judging(draws=times, last=times)})),
     wrong("argmin", "you take the least of log p + g: the greatest is the token drawn", **both(draws=least)),
-    *(wrong("epsilon-in-the-log", "you add a little number to p before the logarithm: a token of probability 0 may then "
-            "be drawn, if rarely; the logarithm of 0 is -inf, which is what it should be", **of) for of in (
+    *(wrong("epsilon-in-the-log", "you add a little number to p before the logarithm: a token of probability 0 may "
+            "then be drawn, if rarely; the logarithm of 0 is -inf, which is what it should be", **of) for of in (
         both(draws=with_epsilon), {"judge": judging(draws=with_epsilon, last=with_epsilon)})),
-    *(wrong("drafts-other-sum", "the draft model's draw is not argmax of log q + g: it adds the noise to something else, "
-            "and agrees with the target less often", propose=proposing(draws=other))
+    *(wrong("drafts-other-sum", "the draft model's draw is not argmax of log q + g: it adds the noise to something "
+            "else, and agrees with the target less often", propose=proposing(draws=other))
       for other in (added, taken_away, times, least)),
     wrong("accept-everything", "you accept the whole draft: the text is the draft model's", judge=accept_all),
     wrong("mismatch-kept", "at the first mismatch you write the draft token: the target's own token is written there",
@@ -124,12 +124,12 @@ WRONGS = [
     wrong("mismatch-kept-and-answered", "at the first mismatch you write the draft token and then the target's: the "
           "target's stands in its place",
           judge=judging(ends=lambda written, drafted, own: [*written, drafted[len(written)], own])),
-    wrong("goes-on-after-a-mismatch", "after the first mismatch you go on: what p_target has after it belongs to a text "
-          "that no longer exists", judge=judging(goes_on=True)),
+    wrong("goes-on-after-a-mismatch", "after the first mismatch you go on: what p_target has after it belongs to a "
+          "text that no longer exists", judge=judging(goes_on=True)),
     wrong("later-match-counts", "you accept up to the last draft token that fits: the first that does not fit ends the "
           "round", judge=any_match),
-    wrong("replacement-greedy", "at the first mismatch you write the target's likeliest token: the one that it drew there "
-          "is written", judge=lambda text, drafted, p_target, noise: (
+    wrong("replacement-greedy", "at the first mismatch you write the target's likeliest token: the one that it drew "
+          "there is written", judge=lambda text, drafted, p_target, noise: (
               written := judging()(text, drafted, p_target, noise))[:-1] + [
                   int(p_target[len(written) - 1].argmax()) if len(written) <= len(drafted) else written[-1]]),
     wrong("replacement-of-the-last-place", "at the first mismatch you draw from p_target[-1]: that belongs to the "
@@ -140,8 +140,8 @@ WRONGS = [
           "drafted[i]", judge=judging(at=lambda i, gamma: i + 1)),
     wrong("bonus-greedy", "the bonus token is the target's likeliest: draw it, with the noise of its place",
           judge=judging(last=greedy)),
-    wrong("bonus-with-the-last-noise", "the bonus token is drawn with the noise of the last draft token: it has a place "
-          "of its own", judge=judging(lambda text, i, drafted: len(text) + min(i, len(drafted) - 1))),
+    wrong("bonus-with-the-last-noise", "the bonus token is drawn with the noise of the last draft token: it has a "
+          "place of its own", judge=judging(lambda text, i, drafted: len(text) + min(i, len(drafted) - 1))),
     wrong("bonus-forgotten", "where the whole draft is accepted the round ends with it: p_target[gamma] gives one "
           "token more, without a call", judge=judging(bonus=False)),
     wrong("draft-ignored", "you write the target's first token and never look further: nothing is gained",
@@ -152,5 +152,4 @@ WRONGS = [
           "follow the text", propose=proposing(sees=lambda text, drafted: [*drafted] or [*text]))]
 
 RIGHT = {"propose": proposing(), "judge": judging()}
-INDEPENDENT = {"propose": proposing(lambda text, i: 1_000 + i), "judge": judging()}       # a draft with noise of its own
 

@@ -165,7 +165,7 @@ def test_what_is_no_round_is_told(told, body, said):
 
 
 def test_cells_of_the_noise_by_hand():
-    """p [1/2, 1/3, 1/6] draws token 0 in half of the triangle, and so on; with two distributions the parts are shared."""
+    """p [1/2, 1/3, 1/6] draws token 0 in half of the triangle, and so on; two distributions share their parts."""
     p, q = (torch.tensor(weights, dtype=torch.float64) / 6 for weights in ([3, 2, 1], [1, 2, 3]))
     shares, noises = cells([p])
     assert sorted(shares) == pytest.approx([1 / 6, 1 / 3, 1 / 2], abs=1e-14)

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from printed import rows
+from printed import rows, rows_of
 
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
@@ -28,7 +28,8 @@ def test_numbers_that_mislead(lesson):
 
     # alpha .7, gamma 4 by hand: .7 + .49 + .343 + .2401 = 1.7731 accepted of 1 + .7 + .49 + .343 = 2.533 judged
     assert list(rows(out, "the same run").values()) == [["2.77"], ["1.77"], ["0.44"], ["0.70"], ["0.24"], ["0.70"]]
-    assert [row[1] for row in rows(out, "gamma").values()][:1] and "0.15" in out
+    assert ["16", "3.33", "0.15", "0.70"] in rows_of(out, 4)
+    assert ["8", "2.92", "3.20", "3.10", "0.69"] in rows_of(out, 5)
 
     # two halves: as rounds that are played, one by one (each number's error is below 1%; off by 4 to 17%)
     for gamma in 2, 8:
@@ -45,7 +46,7 @@ def test_numbers_that_mislead(lesson):
     assert names["speeds"]["one line, again and again"] == pytest.approx(5, abs=.1)
 
     # 1.7731 of 2.7731 tokens come with the one before them: 64%, so the median is 0, and 1.4 / 2.7731 = .505 is left
-    assert list(rows(out, "in plain steps").values()) == [["1.00", "1.40"], ["1.00", "0.00"], ["1.00", "1.40"],
+    assert list(rows(out, "in plain steps").values())[:4] == [["1.00", "1.40"], ["1.00", "0.00"], ["1.00", "1.40"],
                                                           ["1.00", "0.50"]]
     # over 60 tokens after 100 without a cache: (100 + 129.5 - 100) / 50 = 2.59
-    assert rows(out, "baseline")["no cache"] == ["2.59", "5.45", "1.98"]
+    assert rows(out, "baseline")["no cache"] == ["2.59", "5.44", "1.98"]
