@@ -192,20 +192,22 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # ## As large as it pays
 #
 # Eight draft tokens were chosen by hand. Each of them adds its confidence to the tokens that are
-# expected, and it adds to the time of the call. So take the nodes in the order of their
-# confidence, and as many of them as give the most tokens for the time. Not drafting is one of the choices.
+# expected, and it adds to the time of the call. So take the nodes in the order of their confidence,
+# and as many of them as give the most tokens for the time. Not drafting is one of the choices.
 #
 # EAGLE-4 sizes its trees in this way in every round. Its costs are measured ones, of whole rounds,
-# and in place of the confidence it has how often the first, second, third ... best node was accepted
-# in earlier rounds. We make up two machines: one that writes a single text, where a token more
-# costs 2% of a call, and a full server, where 32 texts share a call that is full with 50 tokens.
+# and in place of the confidence it has how often the first, second, third ... best node was
+# accepted in earlier rounds. We make up two machines: one that writes a single text, where a token
+# more costs 2% of a call, and a full server, where 32 texts share a call that is full with 50
+# tokens.
 #
 # *Guess first:* after "import torch\nimport" a good many tokens are likely. Does the full server
 # draft there?
 
 # %%
 def size_that_pays(sures, cost):
-    """How many of the most confident nodes to draft. cost(w): a round's time with w draft tokens."""
+    """How many of the most confident nodes to draft, and tokens for the time with these, with all.
+    cost(w): the time of a round with w draft tokens."""
     pays = [(1 + sum(sures[:w])) / cost(w) for w in range(len(sures) + 1)]
     return pays.index(max(pays)), max(pays), pays[-1]
 
@@ -214,7 +216,7 @@ drafting = 0.1                                  # the draft model's five calls, 
 machines = {"one text": lambda w: 1 + 0.02 * w + drafting * (w > 0),
             "a full server": lambda w: max(1, 32 * (w + 1) / 50) + drafting * (w > 0)}
 lines, sizes = [], {}
-for place in "class Stack:\n    def __init__(self", "import torch\nimport", "x = ", "for i in range":
+for place in "class A:\n    def __init__(self", "import torch\nimport", "x = ", "for i in range":
     ids = tokenizer.encode(place)
     best = sorted((sure for sure, _ in expand(width=2, depth=5)), reverse=True)[:8]
     found = [size_that_pays(best, cost) for cost in machines.values()]

@@ -8,8 +8,8 @@
 # rejected and the text comes faster, but it has a different distribution. A rule that gives up the
 # promise is called *lossy*.
 #
-# This lesson has two kinds. Rules of the first kind accept what is likely enough, and their text has
-# no distribution that could be stated in advance. The second kind, *cascades*, state their
+# This lesson has two kinds. Rules of the first kind accept what is likely enough, and their text
+# has no distribution that could be stated in advance. The second kind, *cascades*, state their
 # distribution beforehand and are exact for it.
 #
 # We need *Accept or replace*, the bonus token, and top-p.
@@ -87,8 +87,8 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], rows)
 # | relaxed | if x is among the target's k likeliest, at most delta below the best |
 # | forgiving | by its coin; or where the target is unsure and the next ones are accepted |
 #
-# Lenience is from Leviathan et al. 2022. The relaxed rule is TensorRT-LLM's, for what a model thinks
-# before it answers. The forgiving one is FLy (2511.22972), proposed for vLLM.
+# Lenience is from Leviathan et al. 2022. The relaxed rule is TensorRT-LLM's, for what a model
+# thinks before it answers. The forgiving one is FLy (2511.22972), proposed for vLLM.
 #
 # Published prices are scores of tasks, which take days to measure and depend on the task. In tables
 # of three tokens the price is a number: the total variation of the text from the target's, with all

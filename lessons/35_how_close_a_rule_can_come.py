@@ -116,14 +116,15 @@ def seeded(big, small, text, new, noise, gamma, T=1.0):
 # %%
 target, draft, tokenizer = load_pair(dtype=torch.float64)       # a rounding may not decide a draw
 ids, NEW, V = tokenizer.encode("def area(radius):\n"), 24, target.config.vocab_size
-noise, rows = gumbel(7, len(ids) + NEW + 5, V).__getitem__, []          # place -> (V,)
+noise = gumbel(7, len(ids) + NEW + 5, V).__getitem__            # place -> (V,)
+rows, texts = [], {}
 with torch.no_grad():
-    for T in (0, 0.5, 2, 1):
-        (plain, most), *drafted = (seeded(target, draft, ids, NEW, noise, gamma, T)
+    for T in (0, 0.5, 1, 2):
+        (texts[T], most), *drafted = (seeded(target, draft, ids, NEW, noise, gamma, T)
                                    for gamma in (0, 2, 4))
-        assert all(text == plain for text, _ in drafted)
+        assert all(text == texts[T] for text, _ in drafted)
         rows.append([T, most, *(calls for _, calls in drafted)])
-    p_all, q_all = (model(torch.tensor([plain]))[0].softmax(-1) for model in (target, draft))
+    p_all, q_all = (model(torch.tensor([texts[1]]))[0].softmax(-1) for model in (target, draft))
 table(["T", "calls, plain", "gamma 2", "gamma 4"], rows, "the same text in each line")
 
 # %% [markdown]
@@ -201,6 +202,8 @@ accepted["the pair that ships, T = 1"] = [of.mean() for of in (
     (p_all * q_all).sum(-1), same_uniform(p_all, q_all), pairwise, acceptance(p_all, q_all))]
 table(["one draft token", "for itself", "same uniform", "same noise", "overlap, 1 - TV"],
       [[name, *(f"{share:.3f}" for share in row)] for name, row in accepted.items()])
+bad = accepted["the bad draft from above"]
+assert bad[1] < bad[0] < bad[2] < bad[3]
 tv = 1 - acceptance(p_all, q_all)
 assert bool(((1 - tv) / (1 + tv) < pairwise + 1e-9).all() and (pairwise < 1 - tv + 1e-9).all())
 
@@ -412,8 +415,8 @@ figures.ceilings(chain, place)
 #
 # ## Three things to know
 #
-# 1. With one draft token, accept or replace reaches the ceiling, and no rule is better. Drawing with
-#    the same noise accepts a little less, and one seed then gives one text.
+# 1. With one draft token, accept or replace reaches the ceiling, and no rule is better. Drawing
+#    with the same noise accepts a little less, and one seed then gives one text.
 # 2. With a draft of several, block verification is better than token by token. The ceiling is
 #    higher still, but no rule that knows only the drafted path can reach it.
 # 3. With several draft tokens for one place, drawing without replacement raises both the ceiling
