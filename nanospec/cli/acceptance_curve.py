@@ -28,29 +28,30 @@ SHAPES = {
         "The counters cannot tell these apart.",
         "whether the text is the target's own: nanospec judge"),
     "near 0 from the first place on": (
-        "Draft and target do not go on from the same text, or the draft model is not what it "
-        "should be: another tokenizer or chat template, a shift by one place, weights that were "
-        "not loaded, hidden states of other layers. Copies look so where nothing repeats itself.",
+        "Most often draft and target do not go on from the same text, or the draft model is not "
+        "what it should be: another tokenizer or chat template, a shift by one place, weights "
+        "that were not loaded, hidden states of other layers. Copies look so where nothing repeats "
+        "itself.",
         "whether the draft model alone goes on sensibly after the same token ids"),
     "near 0 from the second place on": (
-        "The first draft token is often right, and what follows it is not: the drafter does not "
-        "read its own draft tokens (cache, position or hidden state not moved on), or its model "
-        "was made for one token.",
+        "The first draft token is accepted more often than the second, which hardly ever is. Most "
+        "often the drafter does not read its own draft tokens (cache, position or hidden state not "
+        "moved on), or its model was made for one token.",
         "what the drafter's second step reads"),
     "a cliff at one place": (
-        "Places before it are accepted alike, and there acceptance breaks off: more draft tokens "
-        "are asked for than the drafter was trained for, or a limit of its cache, positions or "
-        "window lies there.",
+        "Places before it are accepted alike, and there acceptance breaks off. Most often more "
+        "draft tokens are asked for than the drafter was trained for, or a limit of its cache, "
+        "positions or window lies there.",
         "how many tokens the draft model was made for; a draft that ends before the cliff costs "
         "nothing"),
     "low at the first place alone": (
         "Most drafts fail at once, and those that do not go on: drafts that copy are like this. "
-        "Of a draft model it means that some requests or passages are drafted well and others not "
-        "at all, or that its first step reads something wrong.",
+        "Of a draft model it may mean that some requests or passages are drafted well and others "
+        "not at all, or that its first step reads something wrong.",
         "acceptance of each request by itself; then what the first step reads"),
     "worse from place to place": (
-        "The drafter loses its way on its own draft tokens, as a model does that was trained on "
-        "the target's states and text alone.",
+        "The further from the text, the less the drafter knows: it goes on from draft tokens and "
+        "states of its own, on which it may not have been trained, or predicts all places at once.",
         "shorter drafts, then training on the drafter's own steps"),
     "falls by the same factor at each place": (
         "No place stands out, so nothing points to a fault of the draft loop: this is how often "

@@ -164,7 +164,7 @@ def counted(curve: list[float], drafts: int = 10_000, length: float | None = Non
     (counted([.5, .25, .125]), "falls by the same factor at each place"),
     (counted([.95, .93, .91, .3]), "a cliff at one place"), (counted([.9, .2, .15]), "a cliff at one place"),
     (counted([.8, .4, .35]), "uneven"),                     # down and up again
-    (counted([.9, .7, .45, .2, .05]), "worse from place to place"),     # no cliff: the places before fall, too
+    (counted([.9, .63, .315, .063]), "worse from place to place"),      # no cliff: the places before fall, too
     (counted([.9, .02], drafts=40), ""), (counted([.8, .4, .35], drafts=60), ""),       # too few
     (counted([1.0, 1.0, 1.0], drafts=60), ""), (counted([.7]), ""), (counted([.97, .94, .91]),
                                                                       "falls by the same factor at each place"),
