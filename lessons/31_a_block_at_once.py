@@ -172,8 +172,8 @@ assert all(line == sorted(line, reverse=True) for line in drawn_of.values())
 # The likeliest token is worse at the first places and falls less. At low temperatures it has caught
 # up in the end. The marginal is therefore not the best distribution for acceptance. Suppose that
 # the target answers "of course" nine times of ten. At the second place the marginal [.9, .1] is
-# accepted with .9 x .9 + .1 x .1 = .82, and [1, 0] with .9. A loss that aims at acceptance (*What
-# to train on*) finds such distributions. But none of them knows which way the text went.
+# accepted with .9 x .9 + .1 x .1 = .82, and [1, 0] with .9. A loss that aims at acceptance (*Which
+# loss*) finds such distributions. But none of them knows which way the text went.
 #
 # ## How much does the table bring here?
 #

@@ -58,13 +58,14 @@ def one_thread():
 
 @pytest.fixture(autouse=True)
 def no_time_passes(request, monkeypatch):
-    """For what tells users how long they have waited, and for a walk that is given up after a while: on a slow machine
-    a test would go another way. A test of these winds the clock itself. What the core's tests import has none.
+    """For what tells users how long they have waited, for a walk that is given up after a while, and for what drafts
+    where it pays: on a slow machine a test would go another way. A test of these winds the clock itself. What the
+    core's tests import has none.
     """
     if request.path.parent.name != "core":
         monkeypatch.setattr("nanospec.fast.announce.STILL", threading.TIMEOUT_MAX)
-        for module in "sampler", "known_bugs":
-            monkeypatch.setattr(f"nanospec.judge.{module}.perf_counter", lambda: 0.0)
+        for module in "judge.sampler", "judge.known_bugs", "methods.lengths.never_slower":
+            monkeypatch.setattr(f"nanospec.{module}.perf_counter", lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)

@@ -21,12 +21,10 @@ def number(value, what: str) -> float:
 
 def whole(value, what: str, returns: str = "an int") -> int:
     """One whole number. 2 is one, and so are np.int64(2) and torch.tensor(2); 2.0 is none, nor is True."""
-    plain = _plain(value)
-    if isinstance(plain, list) and len(plain) == 1:
-        plain = plain[0]
-    if isinstance(plain, bool) or not isinstance(plain, numbers.Integral):
+    found = _int(value)
+    if found is None:
         raise Failure(f"{what} must return {returns}; it returned {value!r:.80}")
-    return int(plain)
+    return found
 
 
 def token(value, vocab_size: int, what: str) -> int:
@@ -50,7 +48,10 @@ def wholes(value, what: str) -> list[int]:
     plain = _plain(value)
     if not isinstance(plain, list):
         raise Failure(f"{what} must return a list of ints; it returned {value!r:.80}")
-    return [whole(part, what, "a list of ints") for part in plain]
+    found = [*map(_int, plain)]
+    if None in found:
+        raise Failure(f"{what} must return a list of ints; in it is {plain[found.index(None)]!r:.80}")
+    return found
 
 
 def counts(value, what: str, rows: int) -> list[int]:
@@ -59,8 +60,11 @@ def counts(value, what: str, rows: int) -> list[int]:
     if not isinstance(plain, list) or len(plain) != rows:
         got = f"{len(plain)} of them" if isinstance(plain, list) else f"{value!r:.80}"
         raise Failure(f"{what} must return a number for each of {rows} row{'s' * (rows > 1)}; it returned {got}")
-    return [whole(int(part) if isinstance(part, float) and part.is_integer() else part, what, "whole numbers")
-            for part in (row[0] if isinstance(row, list) and len(row) == 1 else row for row in plain)]
+    parts = [row[0] if isinstance(row, list) and len(row) == 1 else row for row in plain]
+    found = [_int(int(part) if isinstance(part, float) and part.is_integer() else part) for part in parts]
+    if None in found:
+        raise Failure(f"{what} must return whole numbers; among them is {parts[found.index(None)]!r:.80}")
+    return found
 
 
 def truth(value, what: str) -> bool:
@@ -98,3 +102,11 @@ def _plain(value):
     if isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
         return value.tolist()
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+def _int(value) -> int | None:
+    """A whole number, alone or alone in a list, as Python's; None if it is no such thing."""
+    plain = _plain(value)
+    if isinstance(plain, list) and len(plain) == 1:
+        plain = plain[0]
+    return int(plain) if isinstance(plain, numbers.Integral) and not isinstance(plain, bool) else None

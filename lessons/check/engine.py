@@ -17,7 +17,7 @@ import torch
 from lessons.check import envelope, naming
 from lessons.check.catalogue import ANSWERS, Entry, read
 from lessons.check.clock import PATIENCE, Beginning, Clock, TooLong
-from lessons.check.seen import Failure, Row, Seen, told
+from lessons.check.seen import Failure, Row, Seen, told, unwritten
 
 CHANGED = "changed-in-place"
 IN_PLACE = ("it changes in place what it is given: {}. The answers are right, and the caller has lost the old values: "
@@ -141,8 +141,6 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
             changed = sorted(clock.changed.difference(exercise.may_change))
             if changed and result.failure is None:
                 result.failure, result.named = ("what it is given", IN_PLACE.format(", ".join(changed))), [CHANGED]
-    except NotImplementedError:
-        result.failure = part, f"nothing there yet: {exercise.functions[0]} raises NotImplementedError"
     except TooLong as end:
         where = naming.place(exercise, path, end, title="")
         result.stopped, said = stopped(end, clock, exercise, where)
@@ -156,7 +154,11 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     except MemoryError:
         result.failure = part, f"it asks for more memory than there is ({path.name})"
     except Exception as error:
-        result.failure = part, f"{told(error)} ({naming.place(exercise, path, error)})"
+        if unwritten(error):
+            said = f"nothing there yet: {getattr(error, 'call', path.name).split('(')[0]} raises NotImplementedError"
+        else:
+            said = f"{told(error)} ({naming.place(exercise, path, error)})"
+        result.failure = part, said
     result.printed = heard.getvalue()
     return result
 

@@ -6,6 +6,7 @@ import torch
 
 from lessons.check import pairs, seeds
 from lessons.check.answered import token
+from lessons.check.clock import shown
 from lessons.check.engine import Exercise, wrong
 from lessons.check.pairs import vector
 from lessons.check.seen import Failure, Seen, values
@@ -17,13 +18,13 @@ IGNORED = "u changes nothing: the token must be the one whose piece of the line 
 
 
 def picked(f, weights, u: float) -> int:
-    return token(f.pick(weights, u), len(weights), f"pick, for weights {weights.tolist()} and u = {u:g},")
+    return token(f.pick(weights, u), len(weights), f"pick, for weights {shown(weights)} and u = {u:.9g},")
 
 
 def contract(f) -> None:
     if len({picked(f, vector(1, 1), 0.25) for _ in range(40)}) > 1:
-        raise Failure("the same weights and the same u give now one token, now another: you ignore u and draw a random "
-                      "number of your own; the token must follow from weights and u (u-ignored)", "u-ignored")
+        raise Failure("the same weights and the same u give now one token, now another: the token must follow from "
+                      "these two, so draw no random number of your own, and keep nothing (u-ignored)", "u-ignored")
 
 
 def worked(f) -> list[Seen]:

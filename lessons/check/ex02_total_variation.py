@@ -1,6 +1,7 @@
 """Exercise 2: how far apart are two distributions?"""
 
 import torch
+import torch.nn.functional as F
 
 from lessons.check import seeds
 from lessons.check.answered import number
@@ -41,6 +42,7 @@ def terms(a, b):
 
 DIVERGENCES = [lambda a, b: terms(a, b).sum(), lambda a, b: terms(b, a).sum(),
                lambda a, b: (a * (a / b).log()).sum(), lambda a, b: (b * (b / a).log()).sum(),
+               lambda a, b: F.kl_div(b.log(), a, reduction="sum"), lambda a, b: F.kl_div(a.log(), b, reduction="sum"),
                lambda a, b: terms(a, b).sum() / torch.tensor(2.0).log(), lambda a, b: torch.where(
                    (a > 0) & (b > 0), a * (a / b).log(), 0).sum()]
 

@@ -5,7 +5,7 @@ import torch
 from lessons.check import seeds
 from lessons.check.answered import weights_like
 from lessons.check.engine import Exercise, wrong
-from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, vector
+from lessons.check.pairs import EPSILONS, GUARDS, PAIRS, drawn, short, vector
 from lessons.check.seen import Failure, Seen, look, values
 
 ROWS = {name: pair for name, pair in PAIRS.items() if len(pair[0]) == 4}
@@ -35,10 +35,16 @@ def rows_of(f, p_target, q_draft) -> torch.Tensor:
 
 def contract(f) -> None:
     for p_target, q_draft in zip(*BATCH):
-        row = rows_of(f, p_target[None], q_draft[None])[0].tolist()
-        if min(row) < 0:            # differences add up to 0 but for rounding: what they are divided by is an accident
-            raise Failure(f"a weight is negative, {row}: cut the differences off at 0 before you add them up "
-                          "(residual-unclamped)", "residual-unclamped")
+        row, difference = rows_of(f, p_target[None], q_draft[None])[0], p_target - q_draft
+        if not bool((row < 0).any()):
+            continue
+        said = f"a weight is negative, {short(row)}"
+        # Differences add up to 0, or nearly: what they are divided by is an accident, and may be 0.
+        times = (row / difference)[difference != 0]
+        if len(times) and torch.allclose(times, times[:1], rtol=1e-9):
+            raise Failure(f"{said}: cut the differences off at 0 before you add them up (residual-unclamped)",
+                          "residual-unclamped")
+        raise Failure(f"{said}: all that is left is 0 or more")
 
 
 def worked(f) -> list[Seen]:

@@ -82,8 +82,8 @@ EXERCISE = Exercise(
            "drafted for a text that no longer exists", accepted=lambda s: s.long().sum(-1)),
      wrong("rejected-kept", "you accept the whole draft whatever the coins say",
            accepted=lambda s: torch.full((len(s),), s.shape[1])),
-     wrong("none-rejected-is-none-accepted", "where no coin rejects you say 0: `argmin` of a row that is all True is "
-           "its first place", accepted=lambda s: s.long().argmin(-1)),
+     wrong("none-rejected-is-none-accepted", "where no coin rejects you say 0: of a row in which all is the same "
+           "`argmin` and `argmax` give the first place", accepted=lambda s: s.long().argmin(-1)),
      wrong("last-index-where-none-is-rejected", "where no coin rejects you say gamma - 1, the last index: all gamma "
            "draft tokens are accepted there", accepted=lambda s: prefix(s).clamp(max=s.shape[1] - 1)),
      wrong("new-token-counted", "you count one too many: the replacement or bonus token is no draft token, and at the "

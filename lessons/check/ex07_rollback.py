@@ -59,7 +59,8 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
 def slots_of(valid_slots: Callable, length: int, gamma: int, accepted: int) -> tuple[int, int]:
     returns = "two ints, 0 or more"
     found = valid_slots(length, gamma, accepted)
-    target, draft_model = (whole(n, "valid_slots", returns) for n in pair(found, f"valid_slots must return {returns}"))
+    both = pair(found, f"valid_slots must return {returns}")
+    target, draft_model = (whole(n, f"valid_slots, as its {place},") for n, place in zip(both, ("first", "second")))
     if min(target, draft_model) < 0:
         raise Failure(f"valid_slots must return {returns}; it returned {found!r:.80}")
     return target, draft_model

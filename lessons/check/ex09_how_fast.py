@@ -64,7 +64,8 @@ def tokens_at(f, alphas, gammas, tolerance: float) -> Seen:
 
 
 def gammas(f) -> list[Seen]:
-    return [seen_best(f, name, v, 16, [(alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.02, 0.1, 0.3)])
+    """c is no round number, or some mistake would find two gammas equally good, and rounding would choose."""
+    return [seen_best(f, name, v, 16, [(alpha, c) for alpha in (0.2, 0.5, 0.7, 0.9) for c in (0.023, 0.11, 0.31)])
             for name, v in CURVES.items()]
 
 

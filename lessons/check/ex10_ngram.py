@@ -206,5 +206,5 @@ EXERCISE = Exercise(
      "for start in range(len(text) - n - 1, -1, -1): if text[start:start + n] == text[-n:]: return what follows, gamma "
      "tokens of it"),
     [("nanospec.methods.copies.lookup", "PromptLookup.tree", "", ""),
-     ("nanospec.methods.copies.lookup", "Seen.copy", "", "")],
+     ("nanospec.methods.copies.lookup", "IndexedText.copy", "", "")],
     {"number to reach": pace})

@@ -42,7 +42,7 @@ def nodes_of(f, accuracies: Accuracies, size: int) -> list[Path]:
         if len(path) > len(accuracies):
             raise Failure(f"grow returned the path {path}, and there are only {len(accuracies)} heads")
         if any(not 0 <= i < len(head) for i, head in zip(path, accuracies)):
-            raise Failure(f"grow returned the path {path}, and a head on it has fewer draft tokens")
+            raise Failure(f"grow returned the path {path}; heads have tokens from 0 on: {[*map(len, accuracies)]}")
     if len(set(nodes)) < len(nodes):
         raise Failure(f"grow returned a node twice: {next(path for path in nodes if nodes.count(path) > 1)}")
     if () not in nodes:

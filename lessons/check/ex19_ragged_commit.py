@@ -39,8 +39,9 @@ def committed(f, texts: Tensor, length: Tensor, drafts: Sequence, accepted: Sequ
 
 def slots_of(f, length: Tensor, n: int) -> list[list[int]]:
     found = whole_rows(f.slots(length, n), len(length), n, "slots")
-    if not all(0 <= slot < max(N, 2 * (int(length.max()) + n)) for row in found for slot in row):
-        raise Failure(f"slots must return slots from 0 on; length {length.tolist()}, n {n}: it returned {found}")
+    most = max(N, 2 * (int(length.max()) + n))
+    if not all(0 <= slot < most for row in found for slot in row):
+        raise Failure(f"slots must return slots in 0..{most - 1}; length {length.tolist()}, n {n}: it returned {found}")
     return found
 
 

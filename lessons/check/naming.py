@@ -116,15 +116,18 @@ def named_in_case(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, 
 
 
 def explains(exercise: Exercise, theirs: dict[str, list[Seen]], mistake: Wrong) -> bool:
-    """All cases in which that mistake is wrong are wrong here, and half of them by the same numbers."""
+    """All cases in which that mistake is wrong are wrong here, and half of them by the same numbers. Where it has cases
+    with three numbers off or more, these are counted alone: of two, such as p and 1 - p, one is alike by accident.
+    """
     alike = []
     for part in cheap_first(theirs):
         for yours, its in zip(theirs[part], exercise.seen_of(mistake, part)):
-            if its.differences():
+            if off := its.differences():
                 if not yours.differences():
                     return False
-                alike.append(same(yours, its))
-    return 2 * sum(alike) >= len(alike)
+                alike.append((len(off) > 2, same(yours, its)))
+    telling = [is_same for many, is_same in alike if many] or [is_same for _, is_same in alike]
+    return 2 * sum(telling) >= len(telling)
 
 
 def named_by_verdict(exercise: Exercise, theirs: dict[str, list[Seen]], part: str, off: Seen) -> list[Wrong]:

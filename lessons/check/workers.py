@@ -61,7 +61,7 @@ def found(solved: bool, part: str = "", why: str = "", named: Sequence[str] = ()
     slow: the distribution of the text is right, and what is lost is speed.
     """
     names = ", ".join(named)
-    return {"solved": solved, "part": part, "why": names or one_line(why), "slow": slow,
+    return {"solved": solved, "part": part, "why": names or why and one_line(why), "slow": slow,
             "label": "solved" if solved else names or part}
 
 

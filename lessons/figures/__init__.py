@@ -2,6 +2,6 @@
 
 from .lessons_00_to_07 import *  # noqa: F401, F403
 from .lessons_08_to_15 import *  # noqa: F401, F403
-from .lessons_16_to_21 import *  # noqa: F401, F403
-from .lessons_22_to_30 import *  # noqa: F401, F403
-from .lessons_31_to_42 import *  # noqa: F401, F403
+from .lessons_16_to_22 import *  # noqa: F401, F403
+from .lessons_23_to_31 import *  # noqa: F401, F403
+from .lessons_32_to_43 import *  # noqa: F401, F403

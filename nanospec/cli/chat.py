@@ -32,6 +32,7 @@ from nanospec.fast.clock import clocked
 from nanospec.files.sources import source_of
 from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
+from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.settings import GAMMA
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import Round, tokens_of
@@ -39,12 +40,12 @@ from nanospec.speculate import Round, tokens_of
 CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context
 DEFAULTS = {"weights": "smollm2", "draft_model": "gpt", "drafter": None, "gamma": None,
-            "remember": 0,
-            "temperature": 0.7, "max_new_tokens": None, "threads": None, "measure": False,
-            **options.SAMPLING}
+            "remember": 0, "temperature": 0.7, "max_new_tokens": None, "threads": None,
+            "measure": False, **options.SAMPLING, "seed": None}
 WORDS = {"drafter": "hybrid, or suffix where there is no draft model",
          "gamma": f"{GAMMA}, of a chain 4",
-         "max_new_tokens": f"{ANSWER}, or a quarter of the context"}
+         "max_new_tokens": f"{ANSWER}, or a quarter of the context",
+         "seed": "0, and drafts wherever they pay: with a seed no clock decides what is drafted"}
 SCARCE = 0.2            # of the context: with less room left it is announced
 FEW = 2                 # turns in which a look of seconds measures what calls cost
 PLAIN = 6               # plain steps that are timed after an answer; the first warms up
@@ -107,7 +108,9 @@ class Chat:
         method = method_of(pair.target, pair.draft_model, drafter, asked.rule, **given)
         self.method, made = method.name, method.make()
         context = min(asked.context or CONTEXT, pair.target.config.context)
-        self.talk = Conversation(target_for(pair.target, made), made, context)
+        self.seed = asked.seed or 0
+        gate = NeverSlower(made) if asked.seed is None else made
+        self.talk = Conversation(target_for(pair.target, made), gate, context)
         self.most = asked.max_new_tokens or max(1, min(ANSWER, context // 4))
         self.turn = 0
         self.begin()
@@ -146,7 +149,7 @@ class Chat:
         found: list[Round] = []
         took: list[float] = []
         with interrupts() as pressed:
-            seed = (self.asked.seed + self.turn) % SEEDS
+            seed = (self.seed + self.turn) % SEEDS
             rounds = talk.reply(ids, self.most, **self.sampling, seed=seed,
                                 stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
             for done, seconds in clocked(rounds):

@@ -154,7 +154,7 @@ def autotune(target: GPT, draft_model: GPT | Learned | None, dtype: str = "auto"
     if draft_model is None:
         return words
     autotune_draft_model(target, draft_model, dtype, compiler, rows, rounding)
-    return f"{words}, draft in {described(draft_model)}"
+    return f"{words}, draft model in {described(draft_model)}"
 
 
 def autotune_draft_model(target: GPT, draft_model: GPT | Learned, dtype: str = "auto",

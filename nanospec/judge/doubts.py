@@ -106,7 +106,7 @@ def of_precision(endpoint: Endpoint, target, ids: Sequence[int],
     mean = sum(off) / len(off)
     if SAME < mean <= PRECISION:
         raise endpoint.not_judged(f"reports probabilities that are {mean:.2g} from the folder's on "
-                                  "average, and small everywhere: another precision?")
+                                  "average: another precision?")
 
 
 def apart(place: dict[int, float], target, ids: Sequence[int], settings: dict) -> float:

@@ -234,8 +234,8 @@ def _where(drawn: list[tuple], truth: Distribution) -> str:
     if goodness_of_fit(Counter(tokens[:1] for tokens in drawn),
                        beginnings(truth, 1)).p_value < MISS:
         return "Its first token is off already."
-    return ("Its first token is right, what follows is not: is chance used twice, or a wrong row "
-            "or text looked at?")
+    return ("Its first token fits, what follows does not: is chance used twice, or a wrong row or "
+            "text looked at?")
 
 
 def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, truth: Distribution,

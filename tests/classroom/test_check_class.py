@@ -13,6 +13,7 @@ import pytest
 from lessons.check import EXERCISES, alike
 from lessons.check.alike import form
 from lessons.check.catalogue import stub
+from lessons.check.grade import Class
 from lessons.check.handed import handed_in, students
 from lessons.check.marks import for_gradescope, points, table
 from lessons.check.workers import found, found_in
@@ -122,6 +123,14 @@ def test_the_same_but_for_names_remarks_and_annotations():
         assert form(other.encode(), entry) != mine
     for harm in "def f(:", "\0", "x = " + "-" * 50_000 + "1", "x = a" + ".a" * 50_000:
         assert form(harm.encode(), entry) == ("", 0)
+
+
+def test_tables_of_another_variant_are_named(tmp_path):
+    other = EXERCISES[11].answer.replace("[0.5, 0.3, 0.2, 0.0]", "[0.4, 0.4, 0.2, 0.0]")
+    everybody = Class(laid(tmp_path, {"ann/ex11_spot_the_bug.py": other}))
+    assert [job.student for job in everybody.jobs()] == ["ann"]
+    assert everybody.notes["ann"] == ["the tables in ex11_spot_the_bug.py are not those that were handed out; is it of "
+                                      "another --variant?"]
 
 
 def seen(text: str, number: int) -> dict:

@@ -1,4 +1,4 @@
-"""Exercise 21: other right solutions pass, mistakes as people write them have names, and what is no round is told."""
+"""Exercise 21: other right solutions pass, and mistakes as people write them have names."""
 
 import pytest
 
@@ -64,15 +64,3 @@ def test_mistakes_as_people_write_them(told, source, name):
     found = told(21, source)
     assert found.named == [name] and name in found.failure[1]
     assert ("speed, not truth" in found.failure[1]) == (name == "redrawn-where-deferred")
-
-
-@pytest.mark.parametrize("body, said", [
-    ("return drafted[0]", "a list of ints"), ("return []", "must return 1 to 3 tokens"),
-    ("return [*drafted, 0, 0]", "must return 1 to"), ("return [9]", "a token, an int in 0..2")])
-def test_what_is_no_round_is_told(told, body, said):
-    source = EXERCISES[21].answer.split("    written = []")[0] + f"    {body}\n"
-    assert said in str(told(21, source).failure)
-
-
-def test_what_is_no_mixture_is_told(told):
-    assert "must return a tensor (3,)" in str(told(21, changed(("return q_draft - deferred", "return 1.0 #"))).failure)

@@ -80,6 +80,7 @@ LIES = {        # what people try, and what becomes of it
     "the answer, imported": (f"import sys\nsys.path.insert(0, {str(ANSWERS)!r})\n"
                              "from ex02_total_variation import total_variation\n", "answers"),
     "the checks, asked": ("from lessons.check import EXERCISES\nexec(EXERCISES[2].answer)\n", "answers"),
+    "the checks, imported": ("from lessons.check.seen import TOLERANCE\n" + RIGHT, "answers"),
     "the answer, through a program": (f"import subprocess\nexec(subprocess.check_output(['cat', "
                                       f"{str(ANSWERS / FILE)!r}]))\n", "process"),
     "the grader, sent a signal": ("import os\nos.kill(os.getppid(), 0)\n" + RIGHT, "process"),
@@ -92,6 +93,9 @@ def test_who_did_not_solve_it_has_no_tick(tmp_path):
     found = judged({name: text for name, (text, _) in LIES.items()})
     assert {name: result["part"] for name, result in found.items()} == {name: part for name, (_, part) in LIES.items()}
     assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
+    assert {(result["part"], result["why"]) for result in found.values()} == {
+        ("answers", "it reads the answers"), ("answers", "it imports lessons.check.seen"), ("", ""),
+        ("crash", "its process ended by itself, with 0"), ("process", "it starts another program, or ends one")}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the only system here that bounds memory")
@@ -113,6 +117,11 @@ def test_who_waits_is_not_judged(monkeypatch):
     monkeypatch.setattr("lessons.check.clock.PATIENCE", 1)
     found = judged({"sleeps": "import time\ntime.sleep(1000)\n"}, 0.1)["sleeps"]
     assert found["part"] == "busy" and "not judged" in found["why"]
+    for name in "PATIENCE", "OWN_WORK":
+        monkeypatch.setattr(f"lessons.check.workers.{name}", 1)
+    found = judged({"hears no alarm": "import time\nwhile True:\n    try:\n        time.sleep(1000)\n"
+                                      "    except BaseException:\n        pass\n"}, 0.1)["hears no alarm"]
+    assert (found["part"], found["why"]) == ("busy", "not done by the clock on the wall; it was not judged")
 
 
 def test_a_call_that_python_cannot_interrupt_ends(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Exercise 19: other right solutions pass, and what is no solution is told in a sentence."""
+"""Exercise 19: other right solutions pass, and what is wrong is shown with its texts."""
 
 import pytest
 import torch
@@ -62,21 +62,6 @@ def test_the_answer_is_the_librarys():
         cache = Cache(len(texts), 1, 1, torch.zeros(2, 32, 1))
         cache.length = text.length - 1
         assert torch.equal(cache.next_slots(3), found["slots"](length, 3))
-
-
-@pytest.mark.parametrize("old, new, words", [
-    ("return tokens.scatter(1, places, written), length + accepted + 1", "return None", "commit must return a pair"),
-    ("return tokens.scatter(1, places, written), ", "return tokens[:, :5], ",
-     "commit, the tokens, must return a tensor (2, 16); it returned rows of 5, 5"),
-    ("length + accepted + 1", "5", "commit, the length, must return a list of ints; it returned 5"),
-    ("length + accepted + 1", "length + 100", "a length for each of 2 texts, 1 to 16; it returned [102, 103]"),
-    ("return length[:, None] - 1 +", "return length.max() - 1 +", "slots must return a tensor (2, 3)"),
-    ("return length[:, None] - 1 +", "return length[:, None] - 9 +", "slots must return slots from 0 on"),
-    ("scatter(1, accepted[:, None]", "scatter(1, accepted[:, None] + 9", "RuntimeError: index")])
-def test_what_is_no_solution_is_told_in_a_line(told, old, new, words):
-    assert old in EXERCISE.answer
-    part, said = told(19, EXERCISE.answer.replace(old, new)).failure
-    assert words in said, said
 
 
 def test_a_mistake_that_nobody_knows_is_shown_with_its_texts(told):

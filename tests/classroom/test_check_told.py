@@ -46,24 +46,9 @@ def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
     assert "not a mistake known here; look at ex03_accept_or_replace.py, line 20" in found.failure[1]
 
 
-@pytest.mark.parametrize("text, words", [
-    (HEAD3 + "    return 1.5\n", "must return a token"),
-    (HEAD3 + "    return 1 / 0\n", "ZeroDivisionError"),
-    (HEAD3.replace(":", "") + "    return x\n", "line 1"),
-    ("def accept_or_replace(x):\n    return x\n", "TypeError"),
-    ("def another():\n    return 1\n", "no function accept_or_replace"),
-    ("import sys\nsys.exit()\n", "ended the program"),
-    ("\udcff", "can't decode"),
-    ("import random\n" + HEAD3 + "    return random.choice([0, 1])\n", "never throws")])
-def test_what_is_no_solution_is_told_in_a_line(told, text, words):
-    found = told(3, text)
-    assert found.failure is not None and words in found.failure[1]
-
-
 # Classic mistakes have names.
 
 @pytest.mark.parametrize("number, source, name", [
-    (1, "import torch\ndef pick(weights, u):\n    return torch.multinomial(weights, 1)\n", "u-ignored"),
     (1, "def pick(weights, u):\n    return int(weights.nonzero()[0])\n", "u-ignored"),
     (2, "def total_variation(one, other):\n    return (one * (one / other).log()).sum()\n", "kullback-leibler"),
     (2, "import torch.nn.functional as F\ndef total_variation(one, other):\n"
@@ -72,7 +57,6 @@ def test_what_is_no_solution_is_told_in_a_line(told, text, words):
     *((3, HEAD3 + f"    y = dice.pick(q_draft)\n    if dice.flip(p_target[y] / q_draft[y]):\n        return y\n"
           f"    return dice.pick({weights})\n", "x-drawn-again") for weights in (
               "p_target", "(p_target - q_draft).clamp(min=0)")),
-    (13, changed(13, ("children):\n", "children):\n        x = dice.pick(q_draft)\n")), "x-drawn-again"),
     *((3, changed(3, ("min(1, p_target[x] / q_draft[x])", f"p_target[x] / ({constant} * q_draft[x])")),
        "coin-of-rejection-sampling") for constant in (
            "(p_target / q_draft).max()", "(p_target / q_draft)[q_draft > 0].max()",
@@ -122,7 +106,6 @@ def test_what_is_no_solution_is_told_in_a_line(told, text, words):
                     "    if top_k is not None and top_k")), "top-k-not-renormalised"),
     (15, changed(15, (RENORMALISED, "")), "left-out-but-not-renormalised"),
     (15, changed(15, (RENORMALISED, ""), ("dice.flip(left[x])", "dice.flip(p_target[x])")), "rejected-forgotten"),
-    (15, changed(15, ("return i, x\n", "return len(drafted) - 1 - drafted[::-1].index(x), x\n")), "a-later-copy"),
     (19, changed(19, ("draft[:, 1:]", "draft")), "last-token-taken-for-a-draft-token"),
     (19, changed(19, ("draft[:, 1:]", "draft[:, :-1]")), "last-token-taken-for-a-draft-token"),
     *((20, changed(20, ("(own + table[before]).softmax(-1)", sums)), "table-added-to-probabilities") for sums in (
@@ -154,11 +137,6 @@ def test_a_test_of_parts_is_fooled_where_the_whole_is_wrong(told, parts, fooled,
                      "    return all(abs(mine.get(k, 0) - right.get(k, 0)) < 1e-9 for k in {*mine, *right})\n")
     part, said = found.failure
     assert part == "others" and found.named == [name] and said.count("  0            1           +1") == fooled
-
-
-def test_what_is_nearly_right_is_told_so(told):
-    found = told(13, changed(13, (".clamp(min=0)", ".clamp(min=0) + 3e-9")))
-    assert found.named == ["nearly-right"] and "float32" in found.failure[1]
 
 
 def test_numbers_from_a_list_are_exact(told):
@@ -216,6 +194,12 @@ def test_a_table_keeps_the_order_of_the_tokens():
     assert [int(line.split()[0]) for line in lines[:-1]] == list(range(10, 20)) and "9 more" in lines[-1]
 
 
+def test_a_value_that_is_not_there_is_none_and_an_outcome_has_probability_0():
+    lines = [str(seen.Seen("", {"a": 1.0}, {"b": 3.0}, paths)).splitlines()[2:4] for paths in (0, 7)]
+    assert [line.split() for line in lines[0]] == [["b", "3", "none"], ["a", "none", "1"]]
+    assert [line.split() for line in lines[1]] == [["b", "3", "0", "-3"], ["a", "0", "1", "+1"]]
+
+
 def test_noise_and_nan_are_no_lines():
     nan = float("nan")
     found = str(seen.Seen("", {"a": 1e-8, "b": .5, "c": nan}, {"a": 0.0, "b": .1, "c": .9}))
@@ -225,19 +209,11 @@ def test_noise_and_nan_are_no_lines():
 
 # What does not end
 
-LOOP = ("    while not dice.flip(p_target[x] / q_draft[x]):\n        x = dice.pick(q_draft)\n"
-        "    return x\n")
 SLOW = ("from nanospec.dice import Dice\ndef is_exact(sampler, truth):\n"
         "    return len({sampler(Dice([seed])) for seed in range(10 ** 9)}) > 1\n")
 
 
 def test_what_does_not_end_is_ended(told):
-    found = told(3, HEAD3 + LOOP, seconds=0.3)
-    assert found.stopped == "time" and "stopped after 0.3 seconds of processor time" in found.failure[1]
-    assert "endless loop. A rule that proposes again" in found.failure[1]
-    assert "ex03_accept_or_replace.py, line " in found.failure[1]
-    said = told(2, "def total_variation(one, other):\n    while True:\n        pass\n", seconds=0.1)
-    assert said.stopped == "time" and said.failure[1].endswith("It may be an endless loop.")        # no rule, no walk
     assert told(3, "while True:\n    pass\n", seconds=0.1).stopped == "time"
 
 
@@ -246,13 +222,6 @@ def test_a_slow_test_is_told_so(told, monkeypatch):
     found = told(12, SLOW, seconds=0.3)
     assert found.stopped == "time" and "samples. A test that samples is slow" in found.failure[1]
     assert "endless" in told(12, "def is_exact(sampler, truth):\n    while True:\n        pass\n", .1).failure[1]
-
-
-def test_a_busy_machine_is_told_so(told, monkeypatch):
-    """The wall clock passes, and the code has had little of the processor: here it sleeps."""
-    monkeypatch.setattr(clock, "PATIENCE", -1 / 3)                  # at 2 seconds of CPU a third of a second of wall
-    found = told(2, "import time\ntime.sleep(600)\n", seconds=2)
-    assert found.stopped == "busy" and "not judged" in found.failure[1]
 
 
 def test_on_the_wall_too_only_the_learners_own_time_counts(monkeypatch):

@@ -32,12 +32,12 @@ USUAL = {
     "lowest": -1,               # of top_k: what is below is declined
     "reads": lambda ids: ids,   # the prompt, as it reads it
     "counts": True,             # usage, or None, or a number that is added to what it read
-    "ends": "goes on",          # after an end of text; or "stops", "stops silently", "never ends"
+    "ends": "goes on",          # after an end of text; or "never ends", "stops", "stops silently", "stops, says why"
     "most": 99,                 # tokens of a reply
     "reports": "raw",           # or "processed"
     "digits": None,             # to which a logprob is rounded
     "shape": "drawn added",     # or "drawn last", "not added", "many", "capped"
-    "names": "ids",             # or "texts"
+    "names": "ids",             # or "texts", "others" of a larger model
     "logprobs": True,           # whether it has any
     "text": lambda text, prompt: text,
     "noise": 0.0,               # of its logits, as of another precision
@@ -142,6 +142,8 @@ class Made:
             choice["logprobs"] = {"tokens": [self.name(token) for token in tokens], "top_logprobs": tops}
         if its["counts"] is None or its["ends"] == "stops silently":
             return {"choices": [choice]}
+        if its["ends"] == "stops, says why":
+            return {"choices": [choice | {"finish_reason": ended}]}
         counts = {"prompt_tokens": read + its["counts"] - 1, "completion_tokens": len(tokens)}
         return {"choices": [choice | {"finish_reason": ended}], "usage": counts}
 
@@ -159,7 +161,8 @@ class Made:
         return self.known[key]
 
     def name(self, token):
-        return f"token_id:{token}" if self.is_["names"] == "ids" else "xy"[token % 2]
+        names = {"ids": f"token_id:{token}", "others": f"token_id:{token + 1}", "texts": "xy"[token % 2]}
+        return names[self.is_["names"]]
 
     def top(self, probs, token, top):
         shape = self.is_["shape"]
@@ -221,7 +224,7 @@ def told(config, witness, settings=None, samples=None, new=2, seed=0, plain=None
 
 SAMPLES = {"plain": 400, "truth": 300, "logprobs": 150}
 WITNESSES = (*SAMPLES,)
-# What makes a right server look wrong: by the words of the table in docs/JUDGE.md.
+# What makes a server look wrong that samples rightly: by the words of the table in docs/JUDGE.md.
 KINDS = {
     "nothing": {},
     "fills in top_p 0.8 and top_k 3": {"defaults": {"top_p": .8, "top_k": 3}},

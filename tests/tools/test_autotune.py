@@ -83,7 +83,7 @@ def test_tuned_models_decode(threads, capsys):
     words = autotune(target, draft_model, "float32")
     assert target.dtype == draft_model.dtype == torch.float32 and described(target).startswith("float32")
     assert words.startswith("cpu, 1 thread; ") and words.endswith(
-        f"target in {described(target)}, draft in {described(draft_model)}")
+        f"target in {described(target)}, draft model in {described(draft_model)}")
     rounds = speculate(target, ModelDrafter(draft_model), [1, 2], 10, temperature=0)
     assert tokens_of(rounds) == list(generate(target, [1, 2], 10, temperature=0))
     out, err = capsys.readouterr()

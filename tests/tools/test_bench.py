@@ -64,7 +64,7 @@ def held_out(monkeypatch):
 
 
 SERVED = {"tokens_per_s": 1.0, "first_p50": 1.0, "first_p99": 1.0, "each_p50": 1.0, "each_p99": 1.0}
-AUTOTUNED = "cpu, 1 thread; target in float64, draft in float64"
+AUTOTUNED = "cpu, 1 thread; target in float64, draft model in float64"
 TUNERS = [f"nanospec.{name}.autotune" for name in ("fast.autotune", "cli.bench.serve")]
 
 

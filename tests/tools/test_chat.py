@@ -163,7 +163,7 @@ def test_new_begins_anew(run, model):
 @pytest.mark.parametrize("drafter", [[], ["--drafter", "suffix-tree"]])
 def test_what_was_said_before_new_is_copied(run, model, drafter):
     """The same words as without, in fewer calls of the target."""
-    found = [run("the\n/new\nthe\n", "--temperature", "0", "--max-new-tokens", "8", *drafter, *more)
+    found = [run("the\n/new\nthe\n", "--temperature", "0", "--max-new-tokens", "8", "--seed", "0", *drafter, *more)
              for more in ([], ["--remember", "500"])]
     calls = [[float(one[2]) for one in told_of(err)] for _, _, err in found]
     assert found[0][1] == found[1][1] == 2 * after(Written(model, 8), "the")

@@ -121,7 +121,7 @@ def test_where_a_sampler_goes_wrong():
     truth = dict.fromkeys(product(range(2), repeat=2), .25)
     begins = [(0, 0)] * 90 + [(0, 1)] * 90 + [(1, 0)] * 60 + [(1, 1)] * 60
     assert judge_file._where(begins, truth) == "Its first token is off already."
-    assert judge_file._where([(0, 0), (1, 1)] * 150, truth).startswith("Its first token is right, what follows is not")
+    assert judge_file._where([(0, 0), (1, 1)] * 150, truth).startswith("Its first token fits, what follows does not")
 
 
 def test_what_is_compared_with(monkeypatch):

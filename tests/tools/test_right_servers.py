@@ -22,9 +22,12 @@ from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint
 from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs
+from tests.sentences import sentences
+from tests.tools.rare_servers import RARE
 from tests.tools.right_servers import (BUGS, KINDS, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made, configurations,
                                        endpoint, running, told)
 
+JUDGE = Path(defaults.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "JUDGE.md"
 ENOUGH, PARTS = 2 * len(KINDS) * len(WITNESSES), 6
 # What is said of a server that is not judged: the cause.
@@ -71,13 +74,26 @@ def test_wrong_servers_are_called_wrong(bug):
             assert told(config | {"speculates": bug}, witness, samples=800)[0] == "WRONG", (witness, config)
 
 
-def test_the_table_of_the_page():
-    """docs/JUDGE.md has a line for each kind, with what each witness says; the other server is a usual one."""
+def test_the_table_of_the_page_and_every_sentence_of_the_judge():
+    """docs/JUDGE.md has a line for each kind, with what each witness says; the other server is a usual one. And for
+    each sentence that can be said of a server there is one here, or in RARE, of which it is true.
+    """
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOC.read_text().splitlines()
              if line.startswith("| ") and line.count("|") == 5]
     found = {line[0]: line[1:] for line in lines if line[0] in KINDS}
-    assert found == {kind: [told(config, witness, plain={})[0] for witness in WITNESSES]
-                     for kind, config in KINDS.items()}
+    judged = {kind: [told(config, witness, plain={}) for witness in WITNESSES] for kind, config in KINDS.items()}
+    verdicts = {kind: [outcome for outcome, _ in of_kind] for kind, of_kind in judged.items()}
+    assert verdicts.pop("other weights") == ["not judged", "not judged", "right"]   # right by what it reports alone
+    assert found == verdicts
+    rare = [(told(config, witness, **asked), words) for config, witness, asked, words in RARE]
+    assert [] == [(said, words) for said, words in rare if said[0] != "not judged" or words not in said[1]]
+    texts = [text for of_kind in [*judged.values(), [said for said, _ in rare]] for _, text in of_kind]
+    for url, given in (("ftp://x", {}), ("http://[", {}), ("http://x", {"timeout": 0}), ("http://x", {"at_once": 0})):
+        with pytest.raises(RequestError) as refused:
+            Endpoint(url, [0], 1, {}, **given)
+        texts.append(str(refused.value))
+    assert [] == [words for name in ("doubts", "defaults", "places", "endpoint")
+                  for words in sentences(JUDGE / f"{name}.py") if not re.search(words, "\n".join(texts))]
 
 
 @pytest.mark.slow

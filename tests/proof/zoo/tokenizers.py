@@ -15,8 +15,8 @@ BUGS = [
     bug("the-targets-ids-read", "generic", "the draft model reads the target's ids as if they were its own",
         "shared tokens", ("self.read_as[tokens]", "tokens"), file=TABLES),
     bug("the-first-of-two-ids", "generic", "of two ids with the same bytes the one is drafted that no text has",
-        "shared tokens", ("token for token, spelling in enumerate(of) if spelling}",
-                          "token for token, spelling in reversed([*enumerate(of)]) if spelling}"), file=TABLES),
+        "shared tokens", ("token for token, spelling in enumerate(listed) if spelling}",
+                          "token for token, spelling in reversed([*enumerate(listed)]) if spelling}"), file=TABLES),
     bug("a-string-reported-as-drawn", "generic", "a token that was chosen is reported with the draft model's doubt",
         "another tokenizer", ("return drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)",
                               "draft = drafts_of([self.tree(b, ids) for b, ids in enumerate(text.ids())], text)\n"

@@ -1,25 +1,8 @@
-"""The pictures of lessons 31 to 42, one function for each."""
+"""The pictures of lessons 32 to 43, one function for each."""
 
 from collections.abc import Sequence
 
 from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, bars, blank, save
-
-
-# A block at once
-
-def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
-    """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
-    figure, panels = blank("a block knows little of its later places; a chain sees its own tokens", 2)
-    figure.set_size_inches(12, 4.4)
-    for axes, lines, title in zip(panels, ({f"T = {t}": line for t, line in best.items()}, betas),
-                                  ("drawn from a perfect marginal", "beside a table, and beside a chain, T = 1")):
-        for (name, line), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
-            axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
-        axes.set_title(title, loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
-                 xticks=range(1, len(line) + 1))
-        axes.legend(frameon=False, loc="lower left")
-    save(figure, "a_block_at_once")
 
 
 # Mixing on purpose
@@ -212,3 +195,21 @@ def states_kept(costs: dict[tuple[int, str], tuple[int, float, float]]) -> None:
     right.set(xlabel="gamma: draft tokens in a round", ylabel="tokens that the target reads in a round", ylim=(0, None))
     left.legend(frameon=False)
     save(figure, "a_state_that_cannot_go_back")
+
+
+# Which loss
+
+def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
+    """A target with two humps; for each loss, the best student that has only one."""
+    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
+    figure.set_size_inches(12, 4.2)
+    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
+        both = [min(p, q) for p, q in zip(p_target, q_draft)]
+        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
+        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
+        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
+        axes.set_title(name, loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
+        axes.legend(frameon=False, loc="upper right")
+    panels[0].set_ylabel("probability")
+    save(figure, "which_loss")

@@ -1,43 +1,10 @@
-"""The pictures of lessons 22 to 30, one function for each."""
+"""The pictures of lessons 23 to 31, one function for each."""
 
 from collections.abc import Sequence
 
 from matplotlib.colors import ListedColormap
-from matplotlib.patches import Rectangle
 
 from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, bars, blank, save
-
-
-# What the target knows ahead
-
-def heads(betas: dict[str, Sequence[float]]) -> None:
-    """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
-    figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
-    count = len(next(iter(betas.values())))
-    columns = ["hidden states\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
-    for line in range(2 * count):
-        kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
-        for column in range(len(columns)):
-            seen = column == 0 or kind == "Hydra" and column <= k
-            predicts = column == k + 1
-            colour = GREEN if seen else AMBER if predicts else FAINT
-            left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
-                                     alpha=1.0 if seen or predicts else 0.2))
-            left.text(column, line, "reads" if seen else "predicts" if predicts else "", color="white", ha="center",
-                      va="center", fontsize=9)
-    left.axhline(count - 0.5, color=INK, linewidth=1)
-    left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
-             yticks=range(2 * count),
-             yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
-    left.set_xticklabels(columns, fontsize=8)
-    left.grid(False)
-    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, AMBER, FAINT), ("-", "-", "-", ":")):
-        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
-                   label=name)
-    right.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, count + 1),
-              ylim=(0, 1.25 * max(map(max, betas.values()))))
-    right.legend(frameon=False)
-    save(figure, "what_the_target_knows_ahead")
 
 
 # A state that reads its draft
@@ -81,19 +48,14 @@ def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: 
 
 # What to train on
 
-def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
-    """A target with two humps; for each loss, the best student that has only one."""
-    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
-    figure.set_size_inches(12, 4.2)
-    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
-        both = [min(p, q) for p, q in zip(p_target, q_draft)]
-        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
-        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
-        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
-        axes.set_title(name, loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
-        axes.legend(frameon=False, loc="upper right")
-    panels[0].set_ylabel("probability")
+def what_to_train_on(before: float, alphas: dict[str, Sequence[float]]) -> None:
+    """alpha on code, which was learnt; and of each student, on every batch of the docstrings that come then."""
+    figure, (axes,) = blank("the text changes and alpha falls; what was rejected teaches some of it back", 1)
+    axes.axhline(before, color=INK, linestyle=":", linewidth=2, label="on code, before")
+    for (name, line), colour in zip(alphas.items(), (RED, GREEN)):
+        axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    axes.set(xlabel="batch of four docstrings", ylabel="alpha", ylim=(0, 1.4 * before))
+    axes.legend(frameon=False)
     save(figure, "what_to_train_on")
 
 
@@ -211,3 +173,20 @@ def budget(survivals: dict[str, Sequence[float]], least: float) -> None:
     axes.axhline(least, color=INK, linestyle="--")
     axes.set_ylabel("survival")
     save(figure, "a_budget_for_all")
+
+
+# A block at once
+
+def a_block_at_once(best: dict[float, Sequence[float]], betas: dict[str, Sequence[float]]) -> None:
+    """best: temperature -> beta of a perfect marginal, drawn from, at each place. betas: at T = 1, of three."""
+    figure, panels = blank("a block knows little of its later places; a chain sees its own tokens", 2)
+    figure.set_size_inches(12, 4.4)
+    for axes, lines, title in zip(panels, ({f"T = {t}": line for t, line in best.items()}, betas),
+                                  ("drawn from a perfect marginal", "beside a table, and beside a chain, T = 1")):
+        for (name, line), colour in zip(lines.items(), (AMBER, GREEN, BLUE)):
+            axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
+        axes.set_title(title, loc="left", color=INK, fontsize=10)
+        axes.set(xlabel="place in the block", ylabel="beta: how often it is accepted", ylim=(0, 1.05),
+                 xticks=range(1, len(line) + 1))
+        axes.legend(frameon=False, loc="lower left")
+    save(figure, "a_block_at_once")

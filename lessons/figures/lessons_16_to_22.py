@@ -1,6 +1,8 @@
-"""The pictures of lessons 16 to 21, one function for each."""
+"""The pictures of lessons 16 to 22, one function for each."""
 
 from collections.abc import Sequence
+
+from matplotlib.patches import Rectangle
 
 from .picture import AMBER, BLUE, FAINT, GREEN, HATCH, INK, MARK, RED, bars, blank, save
 
@@ -179,3 +181,35 @@ def when_to_stop(fixed: Sequence[tuple[float, float]], rules: dict[str, tuple[fl
     axes.set(xlabel="cost of a round, in target steps", ylabel="tokens of a round")
     axes.legend(frameon=False, loc="lower right")
     save(figure, "when_to_stop")
+
+
+# What the target knows ahead
+
+def heads(betas: dict[str, Sequence[float]]) -> None:
+    """What each head of Medusa and of Hydra sees; and drafter -> beta of head 1, 2, ..."""
+    figure, (left, right) = blank("what lies in between must be read: Medusa's heads fall faster than Hydra's", 2)
+    count = len(next(iter(betas.values())))
+    columns = ["hidden states\nbefore x", "x", *(f"draft\ntoken {k}" for k in range(1, count + 1))]
+    for line in range(2 * count):
+        kind, k = ("Medusa", "Hydra")[line // count], line % count + 1
+        for column in range(len(columns)):
+            seen = column == 0 or kind == "Hydra" and column <= k
+            predicts = column == k + 1
+            colour = GREEN if seen else AMBER if predicts else FAINT
+            left.add_patch(Rectangle((column - 0.46, line - 0.4), 0.92, 0.8, color=colour,
+                                     alpha=1.0 if seen or predicts else 0.2))
+            left.text(column, line, "reads" if seen else "predicts" if predicts else "", color="white", ha="center",
+                      va="center", fontsize=9)
+    left.axhline(count - 0.5, color=INK, linewidth=1)
+    left.set(xlim=(-0.5, len(columns) - 0.5), ylim=(2 * count - 0.5, -0.5), xticks=range(len(columns)),
+             yticks=range(2 * count),
+             yticklabels=[f"{kind}, head {k}" for kind in ("Medusa", "Hydra") for k in range(1, count + 1)])
+    left.set_xticklabels(columns, fontsize=8)
+    left.grid(False)
+    for name, colour, line in zip(sorted(betas), (GREEN, BLUE, AMBER, FAINT), ("-", "-", "-", ":")):
+        right.plot(range(1, count + 1), betas[name], color=colour, linestyle=line, marker=MARK[colour], linewidth=2,
+                   label=name)
+    right.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, count + 1),
+              ylim=(0, 1.25 * max(map(max, betas.values()))))
+    right.legend(frameon=False)
+    save(figure, "what_the_target_knows_ahead")

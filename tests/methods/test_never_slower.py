@@ -1,0 +1,134 @@
+"""The gate before a drafter: exact and rightly read however it opens and closes, and by an invented clock never much
+slower than the better of plain decoding and the drafter alone.
+"""
+
+from random import Random
+
+import pytest
+import torch
+
+from nanospec.errors import RequestError
+from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.lengths import never_slower
+from nanospec.methods.lengths.never_slower import NeverSlower
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.shapes import shape
+from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.serving.server import Server
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.proof.compare import caches, prompts_of, rounds
+from tests.proof.contract import LARGE, SMALL, draft_model_of, drafter_of, entry_of
+
+TABLE, DRAFT_TABLE = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
+TARGET, DRAFT_MODEL = small_gpt(4, 2, 1, context=64), small_gpt(4, 1, 2, context=64)
+NAMES = ["chain", "tree", "dynamic-tree", "lookup", "recycling", "confidence", "by-survival", "hybrid", "chain of mlp",
+         "tree of eagle3"]
+
+
+class Clock:
+    """A clock that shows invented seconds. In `speculate` it is read when a round begins and when it ends."""
+
+    def __init__(self, seed: int = 0):
+        self.now, self.random = 0.0, Random(seed)
+
+    def __call__(self) -> float:
+        return self.now
+
+    def jumps(self) -> float:
+        self.now += self.random.choice([1, 1, 2, 7])
+        return self.now
+
+
+class Priced:
+    """A model whose calls take time: `step` for one token of one text, and a twentieth more for each token more."""
+
+    def __init__(self, model, clock: Clock, step: float):
+        self.model, self.clock, self.step = model, clock, step
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def __call__(self, tokens, *its, **more):
+        self.clock.now += self.step * (.95 + .05 * tokens.numel())
+        return self.model(tokens, *its, **more)
+
+
+@pytest.fixture
+def wound(monkeypatch) -> Clock:
+    """A gate that soon tries again, by a clock whose seconds say nothing."""
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock.jumps)
+    for name, rounds_of in (("FIRST", 1), ("TRIAL", 2), ("WATCH", 3), ("PAUSE", 2), ("LONGEST", 3)):
+        monkeypatch.setattr(never_slower, name, rounds_of)
+    return clock
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if " of " not in name])
+def test_whenever_it_opens_and_closes_the_text_is_the_targets(name, wound):
+    modes = set()
+
+    def run(*of, **more):
+        wound.__init__(3)
+        gate = NeverSlower(drafter_of(name, TABLE, DRAFT_TABLE, **SMALL))
+        for done in speculate(TABLE, gate, *of, **more):
+            modes.add(gate.mode)
+            yield done
+
+    assert rounds(TABLE, run, [1, 0, 1, 2, 1], 3)[1] < 1e-12 and len(modes) > 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_after_plain_steps_its_model_has_read_every_token(name, wound):
+    entry, model = entry_of(name), draft_model_of(name, TARGET, DRAFT_MODEL)
+    drafter = NeverSlower(drafter_of(name, TARGET, DRAFT_MODEL, **LARGE))
+    assert caches(TARGET, model if entry.needs_draft_model else None, drafter, prompts_of(4, 2, 6), 50,
+                  copies=not entry.needs_draft_model or entry.remembers, best=drafter.uniforms == 0,
+                  must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
+
+
+def seconds_of(drafter, target, clock, temperature) -> float:
+    """Of 500 tokens by the invented clock."""
+    began = clock.now
+    assert len(tokens_of(speculate(target, drafter, [1, 2, 3], 500, temperature, seed=5))) == 500
+    return clock.now - began
+
+
+@pytest.mark.parametrize("what", ["a chain that is right", "a chain that is useless", "a chain that is slow", "a tree",
+                                  "a useless tree", "copies", "copies where nothing repeats itself"])
+def test_it_takes_hardly_longer_than_the_better_of_both(what, monkeypatch):
+    """Plain steps take 500 seconds and the reading of the prompt."""
+    clock, temperature = Clock(), 0 if what == "copies" else 1
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    right, wrong = small_gpt(11, 2, 1, context=520), small_gpt(11, 1, 2, context=520)
+    with torch.no_grad():
+        wrong.head.weight *= 40                             # sure of what the target seldom writes
+    target, useless, good = Priced(right, clock, 1), Priced(wrong, clock, .15), Priced(right, clock, .15)
+
+    def drafter():
+        return {"a chain that is right": lambda: ModelDrafter(good, 4),
+                "a chain that is useless": lambda: ModelDrafter(useless, 4),
+                "a chain that is slow": lambda: ModelDrafter(Priced(right, clock, .9), 4),
+                "a tree": lambda: TreeDrafter(good, shape(2, 2, 1)),
+                "a useless tree": lambda: TreeDrafter(useless, shape(2, 2, 1))}.get(what, lambda: PromptLookup(4))()
+
+    alone, gated = (seconds_of(one, target, clock, temperature) for one in (drafter(), NeverSlower(drafter())))
+    assert gated < min(alone, 500) / .97
+
+
+def test_requests_come_and_go(wound):
+    """A batch of another size is measured anew, and every text is the target's."""
+    gate = NeverSlower(ModelDrafter(DRAFT_MODEL, 2))
+    server, sizes = Server(TARGET, gate, rows=3), set()
+    requests = [server.submit([1, 2, length], max_new_tokens=4 * length, temperature=0) for length in (1, 2, 3, 0, 2)]
+    while not all(request.done for request in requests):
+        server.step()
+        sizes.add((gate.rows, gate.mode))
+    assert {rows for rows, _ in sizes} == {1, 2, 3} and {mode for _, mode in sizes} == {"closed", "trial", "open"}
+    for request in requests:
+        assert request.tokens == list(generate(TARGET, request.ids, request.max_new_tokens, temperature=0))
+
+
+def test_what_is_no_drafter_is_refused():
+    with pytest.raises(RequestError, match="behind the gate must be a drafter"):
+        NeverSlower(DRAFT_MODEL)
