@@ -88,7 +88,7 @@ for T, of_T in found.items():
     for part in parts:                                  # never seen: as in the class before
         chance[T].append(sum(part) / len(part) if part else chance[T][-1])
     cells = zip(chance[T], map(len, parts))
-    lines.append([T, *(f"{its:.2f} ({count})" if count else "-" for its, count in cells)])
+    lines.append([T, *(f"{share:.2f} ({count})" if count else "-" for share, count in cells)])
 table(["T", *CLASSES], lines, "by match: how often the copy is accepted (how many)")
 assert chance[0][3] > chance[0][0] > chance[1][0]
 

@@ -161,10 +161,10 @@ lowest = bigrams(train_texts[::10])
 cut = [tokenizer.encode(text[len(text) // 2:][:1600])[:257] for text in held_out]
 some = torch.tensor([ids for ids in cut if len(ids) == 257][:12])
 with torch.inference_mode():
-    of = {"target": target(some).softmax(-1), "middle": middle(some).softmax(-1),
-          "lowest": lowest[some]}
+    p_of = {"target": target(some).softmax(-1), "middle": middle(some).softmax(-1),
+            "lowest": lowest[some]}
 pairs = {(2, 1): ("target", "middle"), (2, 0): ("target", "lowest"), (1, 0): ("middle", "lowest")}
-alpha = {levels: acceptance(of[i], of[j]).mean().item() for levels, (i, j) in pairs.items()}
+alpha = {levels: acceptance(p_of[i], p_of[j]).mean().item() for levels, (i, j) in pairs.items()}
 table(["verifier", "drafter", "alpha"],
       [[i, j, f"{alpha[levels]:.2f}"] for levels, (i, j) in pairs.items()])
 

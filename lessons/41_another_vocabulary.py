@@ -36,7 +36,7 @@ from nanospec.theory import acceptance
 torch.set_num_threads(1)
 target, _, ours = load_pair()
 train_texts, held_out = read_texts()
-its = Tokenizer(train("".join(train_texts[::90])[:80_000], 700))    # and end of text
+other = Tokenizer(train("".join(train_texts[::90])[:80_000], 700))    # and end of text
 
 # %% [markdown]
 # ## Which tokens are the same?
@@ -52,18 +52,18 @@ def cut(tokenizer, text):
     return "|".join(tokenizer.decode([token]) for token in tokenizer.encode(text))
 
 
-print(f"the target's tokens: {cut(ours, LINE)}\nthe other's tokens:  {cut(its, LINE)}")
-tables = tables_of(its, ours, target.config.vocab_size)     # .ids, .own: the shared tokens' ids
+print(f"the target's tokens: {cut(ours, LINE)}\nthe other's tokens:  {cut(other, LINE)}")
+tables = tables_of(other, ours, target.config.vocab_size)     # .ids, .own: the shared tokens' ids
 same_id = sum(token == own for token, own in zip(tables.ids.tolist(), tables.own.tolist()))
 ids = to_ids(held_out[:20], ours)
 share = torch.isin(ids, tables.ids).float().mean().item()
 table(["tokens", "how many"], [
-    ["the target's", ours.vocab_size], ["the other's", its.vocab_size],
+    ["the target's", ours.vocab_size], ["the other's", other.vocab_size],
     ["of the same bytes", len(tables.ids)], ["and of the same id", same_id]])
 print(f"\nthe shared tokens are {share:.0%} of the target's tokens in held-out code")
 figures.another_vocabulary({
     name: [(a.decode([token]), a.pieces[token] in b.ranks) for token in a.encode(LINE)]
-    for name, a, b in (("the target's", ours, its), ("the other's", its, ours))})
+    for name, a, b in (("the target's", ours, other), ("the other's", other, ours))})
 
 # %% [markdown]
 # Two tokens are the same if their *bytes* are. Ids say nothing: beyond the 256 bytes, with which
@@ -185,7 +185,7 @@ with torch.inference_mode():
 
 # %%
 read = train_texts[::60]
-bigrams = Bigrams(its, read)
+bigrams = Bigrams(other, read)
 
 
 def longest(spelling, pieces):
@@ -193,8 +193,8 @@ def longest(spelling, pieces):
 
     spelling: the token's bytes; None if it is a special one.
     """
-    found = (piece for piece in pieces(spelling or b"") if piece in its.ranks)
-    return its.ranks.get(next(found, None), its.end_of_text)
+    found = (piece for piece in pieces(spelling or b"") if piece in other.ranks)
+    return other.ranks.get(next(found, None), other.end_of_text)
 
 
 def endings(spelling):
@@ -213,7 +213,8 @@ def whole(spelling):
 ways = {name: torch.tensor([longest(spelling, pieces) for spelling in ours.spellings])
         for name, pieces in (("its longest ending", endings), ("its longest beginning", beginnings),
                              ("end of text", whole))}
-ways["the same id, whatever that means"] = torch.arange(ours.vocab_size).clamp(max=its.end_of_text)
+ways["the same id, whatever that means"] = torch.arange(ours.vocab_size).clamp(
+    max=other.end_of_text)
 alpha = {}
 for name, read_as in ways.items():
     q_draft = OtherTokenizer(bigrams, tables._replace(read_as=read_as))(texts).softmax(-1)
@@ -244,7 +245,7 @@ table(["a token that it lacks is read as", "alpha"],
 # %%
 prompts, per_call = texts[:4, :96].tolist(), {}
 for name, make in (("shared tokens", lambda: ModelDrafter(OtherTokenizer(bigrams, tables), 3)),
-                   ("strings", lambda: StringDrafter(bigrams, its, ours, 3))):
+                   ("strings", lambda: StringDrafter(bigrams, other, ours, 3))):
     for temperature in (0, 1):
         rounds = [done for seed, ids in enumerate(prompts)
                   for done in speculate(target, make(), ids, 32, temperature, seed=seed)]

@@ -65,10 +65,11 @@ p_three, students = [.6, .3, .1], {"A": [.6, .399, .001], "B": [.4, .4, .2]}
 logs = {name: torch.tensor(q, dtype=torch.float64).log() for name, q in students.items()}
 log_p, lines, prefers = torch.tensor(p_three, dtype=torch.float64).log(), [], {}
 for name, loss in BY_HAND.items():
-    of = {student: loss(p_three, q) for student, q in students.items()}
-    assert all(abs(of[student] - LOSSES[name](log_p, logs[student])) < 1e-12 for student in of)
-    prefers[name] = min(of, key=of.get)
-    lines.append([name, f"{of['A']:.3f}", f"{of['B']:.3f}", prefers[name]])
+    costs = {student: loss(p_three, q) for student, q in students.items()}
+    theirs = {student: LOSSES[name](log_p, logs[student]) for student in costs}
+    assert all(abs(costs[student] - theirs[student]) < 1e-12 for student in costs)
+    prefers[name] = min(costs, key=costs.get)
+    lines.append([name, f"{costs['A']:.3f}", f"{costs['B']:.3f}", prefers[name]])
 table(["loss", "of A", "of B", "prefers"], lines)
 print(f"alpha: A {1 - total_variation(p_three, students['A']):.3f}, "
       f"B {1 - total_variation(p_three, students['B']):.3f}")

@@ -37,9 +37,9 @@ def test_a_draft_for_the_draft(lesson, exchanged):
             assert again(chance, .6, stands) == pytest.approx((u[lies] < chance).double().mean().item(), abs=1e-3)
 
     # alphas, one of them by hand; the lowest model's are distributions
-    alpha, of, some = names["alpha"], names["of"], names["some"]
+    alpha, p_of, some = names["alpha"], names["p_of"], names["some"]
     assert torch.allclose(names["lowest"].sum(-1), torch.ones(len(names["lowest"])), atol=1e-4)
-    by_hand = torch.minimum(of["middle"], names["lowest"][some]).sum(-1).mean().item()
+    by_hand = torch.minimum(p_of["middle"], names["lowest"][some]).sum(-1).mean().item()
     assert alpha[1, 0] == pytest.approx(by_hand) and alpha[2, 1] > alpha[1, 0] > alpha[2, 0]
 
     # the best of all, without best_stack

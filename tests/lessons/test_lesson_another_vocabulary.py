@@ -15,12 +15,12 @@ def test_another_vocabulary(lesson, exchanged):
     names, out = lesson("another_vocabulary", *exchanged)
 
     # the same line, cut in two ways; the shared tokens by their bytes
-    its, ours, tables = names["its"], names["ours"], names["tables"]
+    other, ours, tables = names["other"], names["ours"], names["tables"]
     assert f"the target's tokens: {names['cut'](ours, names['LINE'])}" in out
-    both = {*its.ranks} & {*ours.ranks}
+    both = {*other.ranks} & {*ours.ranks}
     printed = table_under(out, "tokens")       # and how many
     assert printed["of the same bytes"] == [str(len(both) + 1)] and len(both) > 300
-    assert printed["and of the same id"] == [str(sum(its.ranks[token] == ours.ranks[token] for token in both))]
+    assert printed["and of the same id"] == [str(sum(other.ranks[token] == ours.ranks[token] for token in both))]
     assert 256 <= names["same_id"] < 300
 
     # the first and the last line of four

@@ -158,7 +158,7 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
 
 ROWS = [{"temperature": t, "draft_model": "gpt", "drafter": "chain", "gamma": gamma, "rule": "block", "alpha": .614
          + t / 100,
-         "c": .1236, "v": 1.377, "tokens_per_target_call": 2.644, "baseline_tokens_per_s": 1234.4,
+         "c": .1236, "v": 1.377, "acceptance_length": 2.644, "baseline_tokens_per_s": 1234.4,
          "tokens_per_s": 2345.6,
          "speedup": gain, "predicted_speedup": 1.812, "overhead": 1.073, "busy": False}
         for t, gamma, gain in ((0.0, 2, 1.913), (0.0, 4, .987), (.8, 2, 1.244), (.8, 4, 1.655))]
@@ -168,8 +168,8 @@ def test_the_table_of_speeds(capsys):
     table = speed.show(ROWS, "caption")
     assert capsys.readouterr().out.endswith("\ncaption\n")
     names, cells, caption = parts_of(table)
-    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "per call", "plain per s", "fast per s",
-                     "speed-up", "theory", "overhead"]
+    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "acceptance length", "plain per s",
+                     "fast per s", "speed-up", "theory", "overhead"]
     assert cells[1] == ["0", "chain", "4", "block", "0.61", "0.124", "1.38", "2.64", "1,234", "2,346", "0.99 lost",
                         "1.81",
                         "1.07"]
@@ -333,8 +333,8 @@ def test_rows_of_a_text_that_was_read():
     one, two = acceptance.rows_of(stood, beta, CallCosts(.25, {2: 1.25, 3: 1.5}, 3.0))
     # Rounds are of 1 or 2 tokens with .5 each, or of 1, 2 or 3 with .5, .375 and .125. So one begins in the four places
     # with 1, .5, .75 and .625, or with 1, .5, .625 and .625.
-    assert one["tokens_per_target_call"] == pytest.approx(4 / 2.875)
-    assert two["tokens_per_target_call"] == pytest.approx(4 / 2.75)
+    assert one["acceptance_length"] == pytest.approx(4 / 2.875)
+    assert two["acceptance_length"] == pytest.approx(4 / 2.75)
     assert one["predicted_speedup"] == pytest.approx(4 / 2.875 / (.25 + 1.25)) and one["v"] == 1.25
     assert two["predicted_speedup"] == pytest.approx(4 / 2.75 / (.5 + 1.5)) and two["v"] == 1.5
     assert one["alpha_by_position"] == pytest.approx([.4]) and two["alpha_by_position"] == pytest.approx([.4, .8])
@@ -359,15 +359,16 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
-        {"gamma": gamma, "tokens_per_target_call": tokens, "v": v, "predicted_speedup": gain,
-         "alpha_by_position": alphas}
+        {"gamma": gamma, "acceptance_length": tokens, "v": v, "predicted_speedup": gain,
+         "alpha_by_position": alphas, "accepted_lengths": [.375, .625]}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
     tables = tables_of(acceptance)
     _, last = acceptance.run(temperature=.7)
     assert asked == [([2, 3], 2)]
     names, cells, caption = parts_of(tables[0])
     assert cells == [["1", "1.44", "1.10", "1.18", "0.61"], ["2", "1.72", "1.90", "0.80", "0.61 0.28"]]
-    assert caption == "where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1"
+    assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "
+                       "draft tokens accepted in a round of it: 0: 38%  1: 62%")
     assert list(tables[0].bold) == [True, False]
     # Tokens after the first of each text: 1 0 | 0 0 (of two places); " a" is 1.
     names, cells, _ = parts_of(last)
@@ -400,7 +401,7 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     found = large.simulated(target, None, alphas=(.25, .5, .75), gammas=(2,), rows=(4,), context=3)
     assert [row["speedup"] for row in found] == pytest.approx([expected_tokens(a, 2) / 3 for a in (.25, .5, .75)])
     assert [(row["plain"], row["round"]) for row in found] == [(3, 6)] * 3
-    assert [row["tokens_per_target_call"] for row in found] == [1.25, 1.5, 1.75]
+    assert [row["acceptance_length"] for row in found] == [1.25, 1.5, 1.75]
 
 
 def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):

@@ -49,8 +49,8 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
                  help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=prompts, metavar="N",
                     help="how many held-out texts to continue; repetitive: a table of assertions "
-                    "and a dispatch dictionary; FILE.jsonl: questions in Spec-Bench's format; "
-                    "chat: twenty such questions of ours, of five kinds"),
+                    "and a dispatch dictionary; FILE.jsonl: questions, as SPEED-Bench or "
+                    "Spec-Bench has them; chat: twenty such questions of ours, of five kinds"),
     "answers": dict(type=file(".jsonl"), metavar="FILE.jsonl",
                     help="where the answers to such questions are kept, as Spec-Bench keeps them, "
                     "plain decoding's in FILE.plain.jsonl; a run that was cut goes on there"),

@@ -2,14 +2,14 @@
 
 What stands in the columns:
 
-    alpha           how often a draft token is accepted
-    c               the time of a draft step / of a target call on one token
-    v               the time of a target call on a whole draft / on one token
-    per call        tokens for each target call
-    plain, fast     tokens a second: the target alone, and speculation
-    speed-up        the second over the first; below 1, speculation has lost
-    theory          the speed-up that alpha, c and v predict
-    overhead        the time of a round / the sum of its parts, each measured alone
+    alpha               how often a draft token is accepted
+    c                   the time of a draft step / of a target call on one token
+    v                   the time of a target call on a whole draft / on one token
+    acceptance length   tokens for each target call: the engines' word, bonus token included
+    plain, fast         tokens a second: the target alone, and speculation
+    speed-up            the second over the first; below 1, speculation has lost
+    theory              the speed-up that alpha, c and v predict
+    overhead            the time of a round / the sum of its parts, each measured alone
 
 `--drafters all` takes every drafter that goes with the draft model, `--draft-models all` every
 draft model beside the target of --weights. Drafters that copy need no draft model: they run once,
@@ -29,7 +29,8 @@ import torch
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
-from nanospec.cli.bench.questions import Others, read_questions
+from nanospec.cli.bench.question_file import read_questions
+from nanospec.cli.bench.questions import Others
 from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
                                          takes_shape, topology_of)
 from nanospec.cli.show.terminal import ShownTable, show_table
@@ -43,7 +44,8 @@ from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method
 COLUMNS = {"T": ("temperature", "g"), "draft model": ("draft_model", "s"),
            "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
-           "c": ("c", ".3f"), "v": ("v", ".2f"), "per\ncall": ("tokens_per_target_call", ".2f"),
+           "c": ("c", ".3f"), "v": ("v", ".2f"),
+           "accept-\nance\nlength": ("acceptance_length", ".2f"),
            "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
            "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
            "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}
