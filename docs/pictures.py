@@ -56,7 +56,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
     kinds = {"chain": GREEN, "other drafters": BLUE, "without a draft model": AMBER}
     # Points bear their draft models' names, if there are several.
     several = len({row["draft_model"] for row in rows} - {"none"}) > 1
-    points = [(row, cost_of_round(row) - 1, row["tokens_per_target_call"]) for row in rows
+    points = [(row, cost_of_round(row) - 1, row["acceptance_length"]) for row in rows
               if row["rule"] == rows[0]["rule"]]
     right = 1.1 * max(cost for _, cost, _ in points)
     top = 1.1 * max(tokens for *_, tokens in points)
@@ -101,7 +101,7 @@ class Picture(NamedTuple):
 
 PICTURES = {
     "field": Picture(draw_field, "speed", {"drafter", "draft_model", "gamma", "rule", "temperature",
-                                           "speedup", "tokens_per_target_call"},
+                                           "speedup", "acceptance_length"},
                      "What a round costs, and the tokens that it writes"),
     "batches": Picture(draw_batches, "serve", {"rows", "method", "tokens_per_s"},
                        "What speculation gains in a batch")}

@@ -141,7 +141,7 @@ table(["rule", "p_target", "comes out as", "off by"], lines,
 assert off["accept or replace"] < 1e-12 < off["accept or redraw"]
 
 figures.replacements(p_target, q_draft)
-print("to play with, in a browser:", page("node"))
+print("to play with, in a browser:", page("exact"))
 
 # %% [markdown]
 # The picture (`lessons/out/accept_or_replace.png`) shows both rules.

@@ -90,7 +90,7 @@ table(["token", "overlap", "residual", "excess", "overlap + residual", "overlap 
       lines, "overlap + residual is p_target; overlap + excess is q_draft")
 
 figures.laid_over(names, p_target, {kind: q_drafts[kind] for kind in ("good", "bad")})
-print("to play with, in a browser:", page("node"))
+print("to play with, in a browser:", page("exact"))
 
 # %% [markdown]
 # *Answer:* .50. The smaller ones are .20, .20, .10 and 0.

@@ -258,6 +258,8 @@ for name, model in ("target", target), ("draft model", draft_model):
 # - *Were both sides warmed up, run alternately, and run many times?* One run each measures how busy
 #   the machine was.
 #
+# (*Numbers that mislead* is about the other numbers of a report.)
+#
 # The next table shows our first race again, with the same rounds and seconds, and only the baseline
 # is different. *Guess first:* does the speed-up look better or worse?
 

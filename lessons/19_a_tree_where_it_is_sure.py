@@ -189,10 +189,82 @@ figures.confident_tree([(path, sure, word, path in chosen)
                         for (sure, path), word in zip(made, words)])
 
 # %% [markdown]
+# ## As large as it pays
+#
+# Eight draft tokens were chosen by hand. Each of them adds its confidence to the tokens that are
+# expected, and it adds to the time of the call. So take the nodes in the order of their confidence,
+# and as many of them as give the most tokens for the time. Not drafting is one of the choices.
+#
+# EAGLE-4 sizes its trees in this way in every round. Its costs are measured ones, of whole rounds,
+# and in place of the confidence it has how often the first, second, third ... best node was
+# accepted in earlier rounds. We make up two machines: one that writes a single text, where a token
+# more costs 2% of a call, and a full server, where 32 texts share a call that is full with 50
+# tokens.
+#
+# *Guess first:* after "import torch\nimport" a good many tokens are likely. Does the full server
+# draft there?
+
+# %%
+def size_that_pays(sures, cost):
+    """How many of the most confident nodes to draft, and tokens for the time with these, with all.
+    cost(w): the time of a round with w draft tokens."""
+    pays = [(1 + sum(sures[:w])) / cost(w) for w in range(len(sures) + 1)]
+    return pays.index(max(pays)), max(pays), pays[-1]
+
+
+drafting = 0.1                                  # the draft model's five calls, in target calls
+machines = {"one text": lambda w: 1 + 0.02 * w + drafting * (w > 0),
+            "a full server": lambda w: max(1, 32 * (w + 1) / 50) + drafting * (w > 0)}
+lines, sizes = [], {}
+for place in "class A:\n    def __init__(self", "import torch\nimport", "x = ", "for i in range":
+    ids = tokenizer.encode(place)
+    best = sorted((sure for sure, _ in expand(width=2, depth=5)), reverse=True)[:8]
+    found = [size_that_pays(best, cost) for cost in machines.values()]
+    sizes[place] = [size for size, *_ in found]
+    lines.append([repr(place)])
+    for size, gain, of_all in found:
+        lines[-1] += [size, f"{gain:.2f}", f"{of_all:.2f}"]
+table(["after", "one text: draft", "gain", "with 8", "full: draft", "gain", "with 8"], lines,
+      "the gain is tokens for the time, in units of plain decoding; estimated by confidence")
+assert all(full <= one for one, full in sizes.values())
+
+# %% [markdown]
+# *Answer:* with the pair in the clone it drafts one token there, and none after "x = ", where a
+# single text gets five to eight. With eight the server would take more than twice as long as
+# without a draft. Whatever the pair, a full server never drafts more than a single text does: each
+# further node makes its round longer by a greater share.
+#
+# Is it exact? The size follows from the text alone, since no token of the tree was drawn, and it
+# knows nothing of what the target will say. We walk it, with costs at which sizes differ.
+
+# %%
+class AsLargeAsItPays(DynamicTree):
+    """For one text: of `count` nodes those that pay, where a token more costs a third of a call."""
+    seen = set()
+
+    def _chosen(self, text, depth, tokens, parents, sures):
+        count, best = self.most, sures[0].exp().sort(descending=True).values
+        size, *_ = size_that_pays(best[:count].tolist(), lambda w: 1 + w / 3)
+        self.most = max(1, size)
+        self.seen.add(self.most)
+        try:
+            return super()._chosen(text, depth, tokens, parents, sures)
+        finally:
+            self.most = count
+
+
+found, walked = walk(lambda dice: tuple(tokens_of(speculate(
+    big, AsLargeAsItPays(small, 4, 2), [0, 1], 3, dice=dice))))
+sized_off = distance(found, target_distribution(big, [0, 1], 3))[1]
+print(f"\ntrees of {sorted(AsLargeAsItPays.seen)} draft tokens: {walked} paths walked, "
+      f"the text is off by {sized_off:.0e}")
+assert sized_off < 1e-12 and len(AsLargeAsItPays.seen) > 1
+
+# %% [markdown]
 # ## Three things to know
 #
 # 1. A node's confidence is the product of the draft model's probabilities along its path. The most
-#    confident nodes always form a tree.
+#    confident nodes always form a tree, and what a call costs says how many of them pay.
 # 2. The confidence chooses and never judges. Nothing is drawn, so every q_draft is one-hot and the
 #    text is exact.
 # 3. Chosen tokens are good at T = 0. At T = 1, drawn ones are accepted more often.

@@ -23,7 +23,8 @@ from kit import table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.bench.prompts import CHAT
-from nanospec.cli.bench.questions import ids_of, read_questions
+from nanospec.cli.bench.question_file import read_questions
+from nanospec.cli.bench.questions import ids_of
 from nanospec.cli.quantities import betas_of
 from nanospec.errors import NanospecError
 from nanospec.fast.autotune import autotune

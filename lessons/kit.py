@@ -78,7 +78,7 @@ def table(columns: Sequence[str], lines: Sequence[Sequence], note: str = "") -> 
 
 
 def page(view: str) -> str:
-    """The link to a view of the page to play with, in a browser: "replay", "formulas" or "node"."""
+    """The link to a view of the page to play with, in a browser: "replay", "formulas" or "exact"."""
     return f"{(Path(__file__).resolve().parent.parent / 'docs' / 'index.html').as_uri()}#{view}"
 
 

@@ -68,7 +68,12 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     gamma                   draft tokens in a round, the draft length [gamma; Chen et al.: K]
     beta                    how often a draft token is accepted after one prefix: sum min(p_target,
                             q_draft)
-    alpha                   the mean of beta over many prefixes [acceptance rate]
+    alpha                   the mean of beta over many prefixes; accepted of judged draft tokens
+    acceptance rate         what engines call accepted of all draft tokens, also of those after a
+                            rejection, which nobody judged: it falls as drafts get longer. By place,
+                            in how many of all drafts this place was accepted
+    acceptance length       tokens per target call, the bonus token or replacement included [tau,
+                            mean acceptance length, accept len; some count without it]
     c                       time of a call of the draft model / time of a call of the target on one
                             token
     v(m)                    time of a call of the target on m tokens / on one token

@@ -29,9 +29,9 @@ def verify_block(drafted, q_draft, p_target, dice):
 
     The draft may be cut after any token, and each cut has a coin of its own. The longest cut whose coin succeeds is
     made; the cut before the first token can always be made. With the weights w above, what is missing at cut i is
-    max(0, w_i p_target - q_draft), of the distributions one place further, and Z is its sum. The coin after token i is
-    Z / (Z + 1 - w_i), and 1 where that is 0 / 0. After the last token it is w. The next token is drawn from what is
-    missing at the cut. After the last token nothing was drafted, and all of p_target is missing.
+    max(0, w_i p_target - q_draft), of the distributions one place further, and Z is its sum. The threshold of the coin
+    after token i is Z / (Z + 1 - w_i), and 1 where that is 0 / 0. After the last token it is w. The next token is
+    drawn from what is missing at the cut. After the last token nothing was drafted, and all of p_target is missing.
 
     Worked: p_target [1/3, 2/3] and q_draft [2/3, 1/3] at every place, drafted [0, 1]: w is 1, .5, 1, so both are
     always accepted. Drafted [0, 0]: w is 1, .5, .25; both are accepted with .25, never one alone, and if none is, the

@@ -50,7 +50,7 @@ def real(f) -> str:
 
 
 def rule(coin, replacement):
-    """accept_or_replace with another coin, or another distribution to replace from."""
+    """accept_or_replace with another threshold, or another distribution to replace from."""
     def accept_or_replace(x, p_target, q_draft, dice):
         return x if dice.flip(coin(x, p_target, q_draft)) else dice.pick(replacement(x, p_target, q_draft))
     return accept_or_replace
@@ -69,7 +69,7 @@ def without(x, p, q):
 
 
 def with_constant(x, p, q, where=slice(None)):
-    """The coin of rejection sampling."""
+    """The threshold of rejection sampling."""
     return p[x] / ((p / q)[where].max() * q[x])
 
 
@@ -79,12 +79,12 @@ def weights(name: str, said: str, replacement):
 
 
 def coin(name: str, said: str, probability):
-    """A mistake in the coin."""
+    """A mistake in the threshold of the coin."""
     return wrong(name, said, "flip", accept_or_replace=rule(probability, left))
 
 
 def two_coins(both: bool):
-    """A coin for the same draft token twice: either accepts, or both must."""
+    """The threshold of two coins for the same draft token: either accepts, or both must."""
     def probability(x, p, q):
         once = ratio(x, p, q)
         return once * once if both else 1 - (1 - once) ** 2
@@ -124,17 +124,19 @@ EXERCISE = Exercise(
      *(weights("epsilon-in-the-residual", "you add a little number to the residual: tokens that must never replace "
                "now do, if rarely; its total is never 0 where something was rejected, so leave it as it is",
                lambda x, p, q, epsilon=epsilon: left(x, p, q) + epsilon) for epsilon in EPSILONS),
-     *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the coin; x was drawn from it, so it is "
-            "never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon))) for epsilon in EPSILONS),
-     wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the coin and in the residual: "
-           "papers swap the letters. Here p is the target's and q the draft model's", "flip", accept_or_replace=rule(
+     *(coin("epsilon-in-the-coin", "you add a little number to q_draft(x) in the threshold; x was drawn from it, so "
+            "it is never 0 there", lambda x, p, q, epsilon=epsilon: min(1, p[x] / (q[x] + epsilon)))
+       for epsilon in EPSILONS),
+     wrong("letters-swapped", "you have p_target and q_draft the wrong way round, in the threshold and in the "
+           "residual: papers swap the letters. Here p is the target's and q the draft model's", "flip",
+           accept_or_replace=rule(
                lambda x, p, q: min(1, q[x] / p[x]) if p[x] else 1, lambda x, p, q: left(x, q, p))),
      *(coin("coin-thrown-twice", f"your rule accepts as if it flipped two coins for one draft token, and {which}: it "
             "has "
             "one coin, flip it once and keep what it says", two_coins(both)) for both, which in (
                 (False, "either were enough"), (True, "both had to say so"))),
-     coin("share-of-both", "your coin is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the target "
-          "likes as much as the draft model is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
+     coin("share-of-both", "your threshold is p / (p + q); it is min(1, p_target(x) / q_draft(x)): a token that the "
+          "target likes as much as the draft model is always accepted", lambda x, p, q: p[x] / (p[x] + q[x])),
      wrong("accepted-token-not-returned", "you draw from the residual in any case: where the coin accepts, x itself "
            "must be returned; is a return missing?", accept_or_replace=kept_and_dropped),
      weights("residual-unclamped", "you divide p_target - q_draft by its sum, which is 0 but for rounding, and draw "
@@ -145,21 +147,21 @@ EXERCISE = Exercise(
      wrong("accept-everything", "you accept every draft token: the text is the draft model's",
            accept_or_replace=lambda x, p, q, dice: x),
      *(wrong("coin-of-rejection-sampling", "you divide the ratio by the constant C, as rejection sampling does, which "
-             "tries again. Here the residual makes up for what is rejected, and the coin is min(1, p_target(x) / "
+             "tries again. Here the residual makes up for what is rejected, and the threshold is min(1, p_target(x) / "
              "q_draft(x))", "flip", accept_or_replace=rule(
                  lambda x, p, q, where=where: with_constant(x, p, q, q > 0 if where else slice(None)), instead))
        for where in (False, True) for instead in (left, lambda x, p, q: p)),
      coin("coin-inverted", "you replace where the coin says accept, and accept where it says reject",
           lambda x, p, q: 1 - ratio(x, p, q)),
-     coin("ratio-without-a-coin", "you accept whenever p_target(x) / q_draft(x) is above a half; it is the probability "
+     coin("ratio-without-a-coin", "you accept whenever p_target(x) / q_draft(x) is above a half; it is the threshold "
           "of a coin, and the coin must be flipped", lambda x, p, q: float(p[x] / q[x] > .5)),
-     coin("coin-is-target", "you accept with probability p_target(x) and replace from the residual; the coin is min(1, "
-          "p_target(x) / q_draft(x))", lambda x, p, q: p[x]),
-     coin("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
+     coin("coin-is-target", "you accept with probability p_target(x) and replace from the residual; the threshold is "
+          "min(1, p_target(x) / q_draft(x))", lambda x, p, q: p[x]),
+     coin("lenience", "your threshold is above the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
           lambda x, p, q: min(1, p[x] / (.8 * q[x]))),
      coin("threshold-acceptance", "you accept a draft token whenever the target gives it more than a half: faster, and "
           "no longer lossless", lambda x, p, q: ratio(x, p, q) + float(p[x] > .5)),
-     coin("coin-too-strict", "your coin is stricter than the ratio, 0.9 p / q: rejections then outnumber what is left "
+     coin("coin-too-strict", "your threshold is below the ratio, 0.9 p / q: rejections then outnumber what is left "
           "to replace them from", lambda x, p, q: .9 * ratio(x, p, q)),
      wrong("accepted-if-likelier-else-redrawn", "you accept a draft token that the target finds likelier and otherwise "
            "ask the target; flip the coin, and draw from the residual",
@@ -173,8 +175,8 @@ EXERCISE = Exercise(
            "and it is accepted with probability sum p q instead of sum min(p, q)",
            accept_or_replace=lambda x, p, q, dice: dice.pick(p))],
     ("The draft model proposed x more often than the target would. Which share of its proposals may be accepted?",
-     "A coin with min(1, p_target[x] / q_draft[x]); if it rejects, something must make up for the tokens that the "
-     "draft model proposes too rarely. Which, and by how much?",
+     "A coin with the threshold min(1, p_target[x] / q_draft[x]); if it rejects, something must make up for the "
+     "tokens that the draft model proposes too rarely. Which, and by how much?",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return x; otherwise dice.pick(...) from what p_target has above "
      "q_draft, token by token, and 0 elsewhere"),
     [("nanospec.speculate", "verify", "x = draft.tokens", "coins ="),

@@ -9,7 +9,7 @@ import torch
 from lessons.check import seeds
 from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
-from lessons.check.rounds import GAMMA, IDS, coin, count, distribution_of, next_weights, play_round
+from lessons.check.rounds import GAMMA, IDS, count, distribution_of, next_weights, play_round, threshold
 from lessons.check.seen import Failure, Seen, values
 from lessons.kit import OneRow
 from lessons.oracles import expected_accepted
@@ -47,7 +47,7 @@ def two_rounds(valid_slots: Callable, dice) -> tuple[tuple[int, ...], int, tuple
             drafted.append(dice.pick(q_draft[-1]))
             feed = drafted[-1:]
         p_target = target.read(text[min(target.valid, len(text) - 1):] + drafted)[-GAMMA - 1:]
-        accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+        accepted = count([dice.flip(threshold(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
         target.valid, draft_model.valid = slots_of(valid_slots, len(text), GAMMA, accepted)
         text += [*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft))]
         first = first or tuple(text[len(IDS):])

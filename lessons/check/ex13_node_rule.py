@@ -138,7 +138,7 @@ EXERCISE = Exercise(
     ("With one child this is exercise 3. From which distribution must the token come after its rejection? Could the "
      "next child be a draft token for that one?",
      "Take the children in their order. p_target changes at every rejection, and is made a distribution before the "
-     "next coin.",
+     "next coin is flipped.",
      "if dice.flip(min(1, p_target[x] / q_draft[x])): return i, x; or else let p_target be max(0, p_target - q_draft) "
      "divided by its sum, for the next child, or for dice.pick where there is no more"),
     [("nanospec.methods.trees.node_rule", "verify_tree", "for i in", "return accepted"),

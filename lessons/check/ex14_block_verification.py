@@ -150,8 +150,8 @@ def equal(f) -> None:
     seen = look("both models have the same distributions, drafted [1, 2]: how many accepted, the token",
                 lambda dice: judged_by(f, [1, 2], both[:2], both, dice), {(2, 0): .5, (2, 2): .5})
     if seen.differences():
-        raise Failure(f"{seen}\nwhere w is 1 and both distributions are the same nothing is missing, and the coin is "
-                      "0 / 0: if you flip it, let it accept")
+        raise Failure(f"{seen}\nwhere w is 1 and both distributions are the same nothing is missing, and the "
+                      "threshold is 0 / 0: if you flip that coin, let it accept")
 
 
 EXERCISE = Exercise(
@@ -164,7 +164,8 @@ EXERCISE = Exercise(
      "Go from the longest cut to the shortest and make the first whose coin says accept: no other coin is needed then. "
      "Behind the last draft token there is no q_draft.",
      "w = weights(...); if dice.flip(w[gamma]) all are accepted; then for i from gamma - 1 down to 0 missing = (w[i] * "
-     "p_target[i] - q_draft[i]).clamp(min=0), and the coin is missing.sum() / (missing.sum() + 1 - w[i]), at 0 none"),
+     "p_target[i] - q_draft[i]).clamp(min=0), and the threshold is missing.sum() / (missing.sum() + 1 - w[i]), at 0 "
+     "none"),
     [("nanospec.methods.rules.block", "verify_block", "ws = [", "w = torch.stack"),
      ("nanospec.methods.rules.block", "verify_block", "q_after =", "accepted =")],
     {"equal distributions": equal, "number to reach": number_to_reach}, speed="accepted as often as it can be")

@@ -129,7 +129,7 @@ def drop(left: torch.Tensor, x: int) -> torch.Tensor:
 
 def rule(coin: Callable = lambda left, x, p, tried: left[x], after: Callable = lambda left, x, p: drop(left, x),
          last: Callable = lambda left, p, drafted: left, tries: Callable = lambda drafted: drafted) -> dict:
-    """judge with another coin, another rest after a rejection, other weights to draw from, or fewer draft tokens."""
+    """judge with another threshold, another rest after a rejection, other weights to draw from, fewer draft tokens."""
     def judge(drafted, p, dice):
         left, tried = p.clone(), []
         for i, x in enumerate(tries(drafted)):
@@ -175,9 +175,9 @@ EXERCISE = Exercise(
      wrong("judged-by-the-counts", "you judge a token by how often it stands in the list, as if it had been drawn from "
            "that: it was not drawn, so its distribution is certain, 1 at the token", judge=by_counts),
      wrong("left-out-but-not-renormalised", "you leave the rejected token out, but what is left no longer adds up to "
-           "1, and the next coin is too small: divide by its sum", throw="flip", **rule(after=left_out)),
-     wrong("rejected-forgotten", "every coin is p_target(x): after a rejection the other tokens have become likelier, "
-           "so divide what is left by its sum; and a token that was rejected must not come again",
+           "1, and the next threshold is too small: divide by its sum", throw="flip", **rule(after=left_out)),
+     wrong("rejected-forgotten", "every threshold is p_target(x): after a rejection the other tokens have become "
+           "likelier, so divide what is left by its sum; and a token that was rejected must not come again",
            throw="flip", **rule(coin=lambda left, x, p, tried: p[x], last=not_drafted)),
      wrong("repeated-tried-again-with-p", "a draft token that is there twice gets a second coin: it was "
            "rejected already, nothing of it is left",
@@ -195,7 +195,7 @@ EXERCISE = Exercise(
            **rule(coin=lambda left, x, p, tried: float(x == int(p.argmax())))),
      wrong("accept-everything", "you accept the first draft token whatever the target says",
            judge=lambda drafted, p, dice: (0, drafted[0]) if drafted else (None, dice.pick(p))),
-     wrong("coin-reversed", "your coin accepts when it should reject: p_target(x) is the chance to be accepted",
+     wrong("coin-reversed", "your coin accepts when it should reject: p_target(x) is its threshold for accepting",
            throw="flip", **rule(coin=lambda left, x, p, tried: 1 - left[x])),
      wrong("even-chances", "every draft token gets the same chance, whatever the target thinks of it", throw="flip",
            **rule(coin=lambda left, x, p, tried: 1 / len(p))),

@@ -13,7 +13,7 @@ from lessons.check.clock import shown
 from lessons.check.mistakes_one_ahead import WRONGS, OWN_HIDDEN
 from lessons.check.engine import Exercise, Functions
 from lessons.check.layers import TARGET, Layer, Scripted, hidden_of
-from lessons.check.rounds import coin, count, distribution_of, next_weights
+from lessons.check.rounds import count, distribution_of, next_weights, threshold
 from lessons.check.seen import Failure, Row, Seen, values
 from nanospec.proof.walk import target_distribution, walk
 
@@ -73,7 +73,7 @@ def play(f, dice) -> tuple[tuple[int, ...], int]:
         layer = Layer(text, off, dice)
         drafted = proposed(f, layer, text, hidden, gamma)
         p_target = [distribution_of(TARGET, (*text, *drafted[:i])) for i in range(gamma + 1)]
-        accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, layer.q_draft)])
+        accepted = count([dice.flip(threshold(x, p, q)) for x, p, q in zip(drafted, p_target, layer.q_draft)])
         verified = list(hidden_of((*text, *drafted))[len(text) - 1:])
         hidden = kept(f, hidden, layer.predicted, verified, accepted)
         text = (*text, *drafted[:accepted], dice.pick(next_weights(accepted, p_target, layer.q_draft)))

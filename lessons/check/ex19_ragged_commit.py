@@ -12,7 +12,7 @@ from lessons.check.answered import pair, wholes
 from lessons.check.clock import shown
 from lessons.check.mistakes_in_a_batch import WRONGS
 from lessons.check.engine import Exercise
-from lessons.check.rounds import coin, count, distribution_of, next_weights
+from lessons.check.rounds import count, distribution_of, next_weights, threshold
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import completed, product_of
 from nanospec.proof.walk import target_distribution, walk
@@ -140,7 +140,7 @@ def play(f, dice) -> tuple[tuple[int, ...], ...]:
                 cache[slot] = read
             for slot in at[b]:                          # each token sees its own slot and all below
                 p_target.append(distribution_of(TARGET, tuple(cache[:slot + 1])))
-            accepted.append(count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)]))
+            accepted.append(count([dice.flip(threshold(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)]))
             drafts.append([text[-1], *drafted])
             enough = len(text) - len(IDS[b]) >= NEW     # then any token will do
             token.append(0 if enough else dice.pick(next_weights(accepted[b], p_target, q_draft)))

@@ -11,7 +11,7 @@ from lessons.check.answered import pair, token, weights_like
 from lessons.check.mistakes_while_drawing import WRONGS, NO_TABLE, drawing_by
 from lessons.check.engine import Exercise, Functions
 from lessons.check.pairs import vector
-from lessons.check.rounds import IDS, TARGET, coin, count, distribution_of, next_weights
+from lessons.check.rounds import IDS, TARGET, count, distribution_of, next_weights, threshold
 from lessons.check.seen import Failure, Row, Seen, look, values
 from nanospec.proof.walk import target_distribution, walk
 
@@ -122,7 +122,7 @@ def play_round(f, dice, case: Callable = fork) -> tuple[tuple[int, ...], int]:
     """A round on the target: three tokens of text, and how many draft tokens were accepted."""
     drafted, q_draft = drawn(f, case(), dice)
     p_target = [distribution_of(TARGET, (*IDS, *drafted[:i])) for i in range(3)]
-    accepted = count([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+    accepted = count([dice.flip(threshold(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
     new = (*drafted[:accepted], dice.pick(next_weights(accepted, p_target, q_draft)))
     while len(new) < 3:
         new += (dice.pick(distribution_of(TARGET, (*IDS, *new))),)

@@ -143,7 +143,7 @@ EXERCISE = Exercise(
     WRONGS,
     ("How much weight has the draft model on deferred tokens, all together? The target shares out just this much.",
      "Accept or replace turns a draw from q_draft into one from any distribution. Put pi in the place of p_target: "
-     "in the coin, and in the residual.",
+     "in the threshold, and in the residual.",
      "deferred = where(q_draft < p_target.max() - a, q_draft, 0); pi = q_draft - deferred + p_target * deferred.sum(). "
      "In a round zip(drafted, q_draft, p_target) stops by itself after the last draft token: there is no bonus."),
     [("lessons.cascade", "_mixture", "def mixture", "return mixture"),

@@ -114,9 +114,9 @@ WRONGS = [
           coin=lambda left, q, x, p: 1),
     known("ratio-flipped", "you accept a child with q_draft / p_target; it is p_target / q_draft",
           coin=lambda left, q, x, p: q[x] / left[x] if left[x] else 1),
-    known("coin-is-target", "you accept a child with p_target(x); the coin is min(1, p_target(x) / q_draft(x))",
+    known("coin-is-target", "you accept a child with p_target(x); the threshold is min(1, p_target(x) / q_draft(x))",
           coin=lambda left, q, x, p: left[x]),
-    known("lenience", "your coin is kinder than the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
+    known("lenience", "your threshold is above the ratio, min(1, p / (0.8 q)): faster, and no longer lossless",
           coin=lambda left, q, x, p: left[x] / (.8 * q[x])),
     known("greedy-acceptance", "you accept a child only where it is the target's likeliest token: the rule of "
           "temperature 0", coin=lambda left, q, x, p: float(x == left.argmax()))]

@@ -88,22 +88,22 @@ WRONGS = [
           **decides(choose=lambda accepts, gamma: gamma)),
     wrong("all-or-nothing", "where not all draft tokens are accepted you accept none; every cut has a coin", "flip",
           **decides(choose=lambda accepts, gamma: gamma * accepts(gamma))),
-    wrong("coin-is-the-weight", "your coin is w everywhere; it is so after the last token only: elsewhere longer "
+    wrong("coin-is-the-weight", "your threshold is w everywhere; it is so after the last token only: elsewhere longer "
           "cuts come first, and it is Z / (Z + 1 - w)", "flip", **coin(lambda w, total: w)),
-    wrong("coin-is-the-total", "your coin is Z; divide it by Z + 1 - w, how often no longer cut is made", "flip",
+    wrong("coin-is-the-total", "your threshold is Z; divide it by Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total)),
     wrong("one-forgotten", "you divide by Z + w; it is Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total / (total + w))),
     wrong("total-forgotten", "you divide by 1 - w; it is Z + 1 - w, how often no longer cut is made", "flip",
           **coin(lambda w, total: total / (1 - w))),
     wrong("last-coin-as-the-others", "you take the last of q_draft away after the last token too, where "
-          "nothing was drafted: the coin there is w", "flip",
+          "nothing was drafted: the threshold there is w", "flip",
           **decides(coin=lambda i, w, p, q: coin_of(missing)(i, w, p, torch.cat([q, q[-1:]])))),
-    wrong("coin-unweighted", "the Z of your coin is the total of max(0, p_target - q_draft): multiply p_target by w "
-          "first", "flip", **decides(coin=coin_of(plain_missing))),
+    wrong("coin-unweighted", "the Z of your threshold is the total of max(0, p_target - q_draft): multiply p_target "
+          "by w first", "flip", **decides(coin=coin_of(plain_missing))),
     wrong("residual-unweighted", "at a cut you draw from max(0, p_target - q_draft): multiply p_target by w first",
           **decides(of=plain_missing)),
-    wrong("both-unweighted", "you multiply p_target by w neither for the coin nor for the draw",
+    wrong("both-unweighted", "you multiply p_target by w neither for the threshold nor for the draw",
           **decides(coin=coin_of(plain_missing), of=plain_missing)),
     wrong("weight-of-the-last", "you draw with the weight of the whole draft; the one at the cut belongs there",
           **decides(of=lambda i, w, p, q: missing(i, w[-1:] * len(w), p, q))),

@@ -7,7 +7,7 @@ import torch
 from lessons.cascade import DEFERRALS
 from lessons.check.engine import wrong
 from lessons.check.pairs import normal
-from lessons.check.rounds import coin
+from lessons.check.rounds import threshold
 from nanospec.probs import residual
 
 
@@ -16,7 +16,7 @@ def right_mixture(p, q, a):
 
 
 def round_by(mix: Callable = right_mixture, goal: Callable | None = None, after: Callable | None = None,
-             left: Callable = residual, chance: Callable = coin) -> Callable:
+             left: Callable = residual, chance: Callable = threshold) -> Callable:
     """one_round towards another goal (p, q, a, x) -> pi, with another last token, or another replacement."""
     def one_round(drafted, q_draft, p_target, a, dice):
         written = []
@@ -50,7 +50,7 @@ def by_its_own_target(p, q, a):
 def coin_of_the_target(drafted, q_draft, p_target, a, dice):
     written = []
     for x, q, p in zip(drafted, q_draft, p_target):
-        if not dice.flip(coin(x, p, q)):
+        if not dice.flip(threshold(x, p, q)):
             return [*written, dice.pick(residual(right_mixture(p, q, a), q))]
         written.append(x)
     return written
@@ -73,7 +73,7 @@ def goes_on(drafted, q_draft, p_target, a, dice):
     written = []
     for x, q, p in zip(drafted, q_draft, p_target):
         pi = right_mixture(p, q, a)
-        written.append(x if dice.flip(coin(x, pi, q)) else dice.pick(residual(pi, q)))
+        written.append(x if dice.flip(threshold(x, pi, q)) else dice.pick(residual(pi, q)))
     return written
 
 
@@ -122,7 +122,7 @@ WRONGS = [
           "the place before. The round ends with the draft",
           one_round=round_by(after=lambda q, p, a: right_mixture(p[-1], q[-1], a))),
     wrong("towards-the-target", "you verify with p_target: that is lossless, and pi is never written; p_target gives "
-          "way to pi in the coin and in the residual", one_round=round_by(lambda p, q, a: p)),
+          "way to pi in the threshold and in the residual", one_round=round_by(lambda p, q, a: p)),
     wrong("residual-of-the-target", "after a rejection you draw from max(0, p_target - q_draft): what is left of pi "
           "belongs there", one_round=round_by(left=lambda pi, q, p: residual(p, q))),
     wrong("residual-is-pi", "after a rejection you draw from pi, so that what q_draft covered already is drawn a "
@@ -132,7 +132,8 @@ WRONGS = [
     wrong("goes-on-after-a-rejection", "after a rejection you go on with the next draft token: it was drafted for a "
           "text "
           "that no longer exists, and the round ends", one_round=goes_on),
-    wrong("coin-of-the-target", "your coin is p_target / q_draft: pi is what the text is to be, so it is pi / q_draft",
+    wrong("coin-of-the-target", "your threshold is p_target / q_draft: pi is what the text is to be, so it is "
+          "pi / q_draft",
           one_round=coin_of_the_target),
     wrong("draft-ignored", "you draw from pi and never look at the draft token: nothing is gained",
           one_round=never_looks),

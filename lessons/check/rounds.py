@@ -24,7 +24,7 @@ def distribution_of(model, ids: tuple[int, ...]) -> torch.Tensor:
     return probs(logits_of(model, ids))
 
 
-def coin(x: int, p_target, q_draft) -> float:
+def threshold(x: int, p_target, q_draft) -> float:
     return min(1.0, float(p_target[x] / q_draft[x]))
 
 
@@ -49,7 +49,7 @@ def play_round(dice, target=TARGET, draft_model=DRAFT_MODEL, ids=IDS, gamma=GAMM
         q_draft.append(after(draft_model, drafted))
         drafted.append(dice.pick(q_draft[-1]))
     p_target = [after(target, drafted[:i]) for i in range(gamma + 1)]
-    accepted = accepted_of([dice.flip(coin(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
+    accepted = accepted_of([dice.flip(threshold(x, p, q)) for x, p, q in zip(drafted, p_target, q_draft)])
     new = (*drafted[:accepted], dice.pick(next_of(accepted, torch.stack(p_target), torch.stack(q_draft))))
     while len(new) < gamma + 1:
         new += (dice.pick(after(target, new)),)

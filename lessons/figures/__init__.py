@@ -4,4 +4,5 @@ from .lessons_00_to_07 import *  # noqa: F401, F403
 from .lessons_08_to_15 import *  # noqa: F401, F403
 from .lessons_16_to_22 import *  # noqa: F401, F403
 from .lessons_23_to_31 import *  # noqa: F401, F403
-from .lessons_32_to_43 import *  # noqa: F401, F403
+from .lessons_32_to_42 import *  # noqa: F401, F403
+from .lessons_43_and_44 import *  # noqa: F401, F403

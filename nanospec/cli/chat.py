@@ -187,7 +187,7 @@ class Chat:
         its = answer_of(rounds, took, plain)
         cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
         note(f"cut at {self.most:,} tokens; " * cut
-             + f"{its['tokens_per_target_call']:.2f} tokens per target call, "
+             + f"{its['acceptance_length']:.2f} tokens per target call, "
              f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
              f"{its['baseline_tokens_per_s']:.1f} here: {its['speedup']:.2f} times as fast "
              f"({its['least']:.2f} to {its['most']:.2f} by its single steps)"

@@ -201,7 +201,7 @@ def describe(row: dict, name: str, how: str) -> Group:
         speed = row.get(key + "_eager")
         return f"; compiled, and {speed:,.0f} eagerly" if speed else ""
 
-    faster, brings, chain = row["speedup"], row["tokens_per_target_call"], row["drafter"] == "chain"
+    faster, brings, chain = row["speedup"], row["acceptance_length"], row["drafter"] == "chain"
     counts = f"{row['accepted']} of {row['drafted']} draft tokens accepted"
     if chain:
         counts = f"{expected_tokens(row['alpha'], row['gamma']):.2f} by Eq. 1; " + counts

@@ -79,6 +79,7 @@ def device(name: str) -> str:
     return name
 
 
+FILE = option("a file that is there", Path, Path.is_file)
 NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_NODES - 1)

@@ -7,6 +7,7 @@ more of the time than of the texts. A first step or round reads the prompt. Wher
 writing is asked for, it does not count.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -34,7 +35,7 @@ def tokens_of_call(row: Mapping) -> float:
 
 def cost_of_round(row: Mapping) -> float:
     """What a round takes, in plain steps: what the target alone would write meanwhile."""
-    return row["tokens_per_target_call"] / row["speedup"]
+    return row["acceptance_length"] / row["speedup"]
 
 
 def quantile(values: Sequence[float], part: float) -> float:
@@ -65,6 +66,13 @@ def betas_of(rounds: Iterable[Round]) -> list[list[float]]:
     return [[beta for beta in betas if beta is not None] for betas in zip_longest(*found)]
 
 
+def accepted_lengths(rounds: Sequence[float]) -> str:
+    """How many draft tokens a round accepts, in a line. rounds: how many accept 0, 1, 2, ..., or in
+    which proportion. Example: [1, 0, 3] is "0: 25%  1: 0%  2: 75%".
+    """
+    return "  ".join(f"{count}: {its / sum(rounds):.0%}" for count, its in enumerate(rounds))
+
+
 @dataclass
 class CallCosts:
     """c: a draft step / a target step. v[m]: a call on m tokens / on one. seconds: of one step."""
@@ -90,13 +98,18 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
 
     alpha_by_position: of the first, second, ... draft token of a round. drafted: draft tokens,
     judged or not; a node that a text lacks is none. accepted: by the rule, also where the text was
-    cut before them. emitted: tokens of the texts, whose last rounds are cut at the length asked
-    for; tokens per second and per target call count these. overhead: what a round takes over its
-    parts, measured in the same repeat; a text's first round reads the prompt and does not count.
-    predicted_speedup: where a round takes no longer than its parts; of a chain, by the formula.
+    cut before them; accepted_lengths: in how many rounds 0, 1, 2, ... were. acceptance_rate: as
+    engines have it, accepted of drafted. emitted: tokens of the texts, whose last rounds are cut at
+    the length asked for; tokens per second and the acceptance length, which is tokens per target
+    call, count these. overhead: what a round takes over its parts, measured in the same repeat; a
+    text's first round reads the prompt and does not count. predicted_speedup: where a round takes
+    no longer than its parts; of a chain, by the formula.
     """
     rounds = sum(texts, [])
     calls, emitted, alpha = len(rounds), len(tokens_of(rounds)), alpha_of(rounds)
+    drafted = sum(parent >= 0 for done in rounds for parent in done.parents)
+    tally = Counter(len(done.path) for done in rounds)
+    accepted = sum(tally.elements())
     c = median(cost.c for cost in costs)
     v = median(fmean(cost.v[len(done.tokens)] for done in rounds) for cost in costs)
     pace = median(per_second(emitted, map(sum, seconds)) for seconds in took)
@@ -111,9 +124,10 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
             "predicted_speedup": predicted, "alpha": alpha,
             "alpha_by_position": [fmean(betas) for betas in betas_of(rounds)],
             "c": c, "v": v, "steps": fmean(done.steps for done in rounds), "overhead": overhead,
-            "tokens_per_target_call": emitted / calls, "rounds": calls,
-            "drafted": sum(parent >= 0 for done in rounds for parent in done.parents),
-            "accepted": sum(len(done.path) for done in rounds), "emitted": emitted}
+            "acceptance_length": emitted / calls, "rounds": calls,
+            "drafted": drafted, "accepted": accepted, "emitted": emitted,
+            "acceptance_rate": accepted / max(1, drafted),
+            "accepted_lengths": [tally[count] for count in range(max(tally, default=0) + 1)]}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:
@@ -145,7 +159,7 @@ def answer_of(rounds: Sequence[Round], took: Sequence[float],
     """
     tokens, steps = tokens_of(rounds), plain[1:] or plain
     pace = per_second(len(tokens_of(rounds[1:] or rounds)), took[1:] or took)
-    return {"tokens_per_target_call": len(tokens) / len(rounds), "tokens_per_s": pace,
+    return {"acceptance_length": len(tokens) / len(rounds), "tokens_per_s": pace,
             "baseline_tokens_per_s": 1 / median(steps), "speedup": pace * median(steps),
             "least": pace * min(steps), "most": pace * max(steps), "repeated": repeated(tokens)}
 

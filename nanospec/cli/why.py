@@ -4,6 +4,7 @@ what to change first.
     nanospec why                                        # the pair that ships
     nanospec why --weights FOLDER --gamma 8 --temperature 0
     nanospec why --weights model.gguf --drafter suffix  # a target without a draft model
+    nanospec why --counters FILE                        # what an engine printed: why so few?
 
 One text at a time. Plain decoding and speculation take turns, and the parts are those of `nanospec
 bench speed`: calls are measured alone, and what a round takes beyond them is its overhead. A draft
@@ -23,8 +24,10 @@ from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
 from nanospec.cli.launch import Parser, command
-from nanospec.cli.quantities import tokens_of_call
+from nanospec.cli.quantities import accepted_lengths, tokens_of_call
 from nanospec.cli.show.terminal import note, show_table
+from nanospec.cli.why_low import answer
+from nanospec.errors import RequestError
 from nanospec.methods.trees.tree_draft import ancestors_of
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import Round
@@ -91,9 +94,27 @@ class Parts:
 @command("why")
 def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="nanospec why", description=__doc__)
+    parser.add_argument("--counters", type=options.FILE, metavar="FILE", help="what an engine "
+                        "printed: vLLM's metrics or log, SGLang's or llama.cpp's log, or a list of "
+                        "accepted draft tokens; nothing is measured then")
+    parser.add_argument("--c", type=options.TEMPERATURE, metavar="C", help="of --counters: the "
+                        "time of a draft step / of a target step; default: several")
+    parser.add_argument("--bonus", choices=["with", "without"], help="of --counters: whether a "
+                        "list counts the bonus token")
     options.add_options(parser, DEFAULTS, WORDS | {
         "gamma": str(GAMMA), "max_new_tokens": f"{NEW}, or those of a few rounds"})
-    asked = settled(parser.parse_args(argv))
+    found = parser.parse_args(argv)
+    counters, c, bonus = (vars(found).pop(name) for name in ("counters", "c", "bonus"))
+    if counters:
+        if others := [name for name, its in DEFAULTS.items()
+                      if name != "gamma" and getattr(found, name) != its]:
+            raise RequestError("--counters goes with --gamma, --c and --bonus, not "
+                               f"--{others[0].replace('_', '-')}")
+        answer(counters, found.gamma or 0, bonus or "", c)
+        return
+    if c is not None or bonus:
+        raise RequestError("--c and --bonus are for --counters FILE")
+    asked = settled(found)
     few_rounds = 4 * ((asked.gamma or GAMMA) + 1)           # if all is accepted
     show(*run(Chosen(asked, max(NEW, few_rounds), GAMMA)))
 
@@ -121,7 +142,7 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
     calls = row["steps"] * row["c"] + row["v"]
     paths = [ancestors_of(torch.tensor([done.parents], device="cpu")).sum(-1).max().item()
              for done in rounds]
-    return Parts(row["tokens_per_target_call"], mean(paths), row["steps"], row["c"], row["v"],
+    return Parts(row["acceptance_length"], mean(paths), row["steps"], row["c"], row["v"],
                  (row["overhead"] - 1) * calls, tokens_of_call(row), row["gamma"] if v_of else 0,
                  v_of)
 
@@ -129,8 +150,8 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
 def show(row: dict, parts: Parts) -> None:
     """A table: each quantity, here and as GAINS need it. Then both speed-ups, and the advice."""
     size, alphas = f"{parts.nodes:.3g}", row["alpha_by_position"]
-    values = {"tokens": ("tokens per target call", parts.tokens,
-                         f"of {parts.most:.3g} if all were accepted"),
+    values = {"tokens": ("acceptance length", parts.tokens,
+                         f"tokens per target call, of {parts.most:.3g} if all were accepted"),
               "alpha": ("alpha", parts.alpha if parts.gamma else None,
                         "by position: " + " ".join(f"{alpha:.2f}" for alpha in alphas)),
               "c": ("c", parts.c if parts.steps else None, "a draft step / a target step"),
@@ -144,7 +165,9 @@ def show(row: dict, parts: Parts) -> None:
                          for limit in limits]
             cells.append([words, f"{value:.2f}", *for_gains, what])
     show_table(["", "here", *(f"for {gain}" for gain in GAINS), ""], cells,
-               "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable")
+               "for 1, for 2: what this speed-up needs, the others as they are; —: not reachable\n"
+               "draft tokens accepted in a round: "
+               + accepted_lengths(row["accepted_lengths"]))
     both = (f"speed-up: {parts.gain:.2f} by these parts, {row['speedup']:.2f} measured, where "
             "reading the prompt counts" + busy([row]))
     Console().print(Text(both), Text(advice(parts), "bold"), sep="\n")

@@ -143,7 +143,8 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     ids = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
            for task in tasks]
     exact, spread = finer(target, dtype), measured(target, tasks, ids, dtype)
-    ends, spellings, each = sorted(tokenizer.ends), tokenizer.spellings, []
+    ends, each = sorted(tokenizer.ends), list[Compared]()
+    spellings = [*tokenizer.spellings, *[None] * target.config.vocab_size]      # some have no token
     with announced("reading the texts", at_once=False):
         for task, both in zip(tasks, ids):
             reads = []
@@ -169,8 +170,7 @@ def measured(target: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]],
             found = parting(a, b)
             end = len(a) if found is None else found + 1
             for text in a[:end], b[:end + window]:
-                first = max(0, len(text) - window)
-                spread |= moved(exact, rounded, task.prompt, text, first)
+                spread |= moved(exact, rounded, task.prompt, text, max(0, len(text) - window))
             step()
     return spread
 

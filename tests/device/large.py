@@ -149,7 +149,7 @@ def simulated(target: GPT, draft_model: GPT, alphas: Sequence[float] = (0.5, 0.6
             tokens.append(written)
         cost = median(seconds / alone for seconds, alone in zip(took, plain))
         out += [{"rows": count, "gamma": gamma, "alpha": alpha, "plain": median(plain), "round": median(took),
-                 "tokens_per_target_call": written, "speedup": expected_tokens(alpha, gamma) / cost}
+                 "acceptance_length": written, "speedup": expected_tokens(alpha, gamma) / cost}
                 for alpha, written in zip(alphas, tokens)]
     return out
 

@@ -57,13 +57,13 @@ def test_dice_for_one_text_take_the_librarys_uniforms():
 
 
 def test_links_to_the_page_lead_to_its_views():
-    """Each lesson that links it prints a view that the page has; two of them the node, two the formulas."""
+    """Each lesson that links it prints a view that the page has; two of them the proof, two the formulas."""
     lessons = sorted((Path(__file__).parents[2] / "lessons").glob("[0-9]*.py"))
     linked = {path.stem[3:]: re.findall(r'page\("(.+?)"\)', path.read_text()) for path in lessons}
     assert {name: views for name, views in linked.items() if views} == {
-        "accept_or_replace": ["node"], "why_it_is_lossless": ["node"], "how_fast": ["formulas"],
+        "accept_or_replace": ["exact"], "why_it_is_lossless": ["exact"], "how_fast": ["formulas"],
         "where_it_loses": ["formulas"]}
-    for view in "node", "formulas", "replay":
+    for view in "exact", "formulas", "replay":
         link = urlsplit(page(view))
         text = Path(url2pathname(link.path)).read_text(encoding="utf-8")
         assert f'<section id="{link.fragment}"' in text and link.fragment == view

@@ -23,6 +23,11 @@ def test_a_tree_where_it_is_sure(lesson, exchanged):
     assert min(sure[path] for path in chosen) >= max(sure[path] for path in sure if path not in chosen)
     assert names["off"] < 1e-12 and out.count("  * ") == 9
 
+    # as large as it pays, by hand: 1, 1.5 / 1.2, 1.9 / 1.4 and 2.1 / 1.6; and with calls that are full nothing pays
+    pays = names["size_that_pays"]
+    assert pays([.5, .4, .2], lambda w: 1 + .2 * w) == pytest.approx((2, 1.9 / 1.4, 2.1 / 1.6))
+    assert pays([.9, .8], lambda w: 1 + w) == pytest.approx((0, 1, .9)) and names["sized_off"] < 1e-12
+
     # another length at another place; and the two kinds of draft token change places between T = 0 and T = 1
     assert len(set(names["longest"])) > 2 and max(names["longest"]) == 5
     chain, tree = names["calls"].values()

@@ -115,6 +115,7 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
     assert [bound for _, bound in bounds] == sorted(bound for _, bound in bounds)
     assert names["example"] == pytest.approx({RULES[0]: .76, RULES[1]: .7914, MOST["independent"]: .86, WITHOUT: 1,
                                               MOST["without replacement"]: 1}, abs=1e-4)
+    one_seed_one_text(names, out)
     drafts_of_several(names)
     several_for_one_place(names)
 
@@ -129,6 +130,24 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
     for k in (1, 2):                                    # of the draft model's favourites one is accepted less often
         chosen = sum(p[q.topk(k).indices].sum().item() for p, q in names["pairs"]) / len(names["pairs"])
         assert chosen < names["place"]["independent, node rule"][k - 1] - .02
+
+
+def one_seed_one_text(names, out):
+    """The printed shares by hand, the bounds, and that the text of a seed is that of the seed's own draws."""
+    lines = {row[0]: row[1:] for row in (re.split(r" {2,}", line.strip()) for line in out.splitlines())}
+    # p [1/2, 1/2], q [4/5, 1/5]: .4 + .1; [0, 1/2) and [4/5, 1); 1/2 + 1/5; the same
+    assert lines["two tokens"] == ["0.500", "0.700", "0.700", "0.700"]
+    # p [.6, .3, .1, 0], q [.2, .2, .5, .1]: .12 + .06 + .05; the first .2 alone; 1 / (1 + 1 + 5/2 + 1/2) + ...; .5
+    by_hand = 1 / 5 + 1 / (2 + 1 + 2.5 + .5) + 1 / (6 + 3 + 1 + .2)
+    assert lines["the bad draft from above"] == ["0.230", "0.200", f"{by_hand:.3f}", "0.500"]
+    for apart, _, noise, most in names["accepted"].values():
+        assert apart <= noise <= most + 1e-12
+    seeded, noise = names["seeded"], names["noise"]
+    for draft_model in names["big"], names["small"]:                    # whatever drafts
+        text, calls = seeded(names["big"], draft_model, [1], 3, lambda place: noise(place)[:3], 2)
+        assert text == seeded(names["big"], None, [1], 3, lambda place: noise(place)[:3], 0)[0]
+        assert calls == 1 or draft_model is names["small"]
+    assert names["off"] < 1e-12
 
 
 def drafts_of_several(names):

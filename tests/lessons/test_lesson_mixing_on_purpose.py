@@ -17,6 +17,20 @@ def test_mixing_on_purpose(lesson, exchanged):
     assert list(table_under(out, "draft token").values()) == [["0.70", "yes", "0.30"], ["0.20", "yes", "0.80"],
                                                        ["0.06", "no", "0.00"], ["0.04", "no", "0.00"]]
 
+    # what a lossy rule costs: the first place of each, by hand
+    p, q = (names[name](torch.tensor([[1, 0, 1]]))[0, -1].softmax(-1) for name in ("big", "small"))
+    texts = names["prices"]["lenience .8"][0][0]
+    first = [sum(share for text, share in texts.items() if text[0] == x) for x in range(3)]
+    kept, left = torch.minimum(q, p / .8), (p - q).clamp(min=0)
+    assert first == pytest.approx((kept + (1 - kept.sum()) * left / left.sum()).tolist(), abs=1e-12)
+    assert [table_under(out, "rule")["accept or replace"][i] for i in (0, 2, 4)] == ["0.000"] * 3
+    # "its price is .09 to .27, and .01 to .13 with the better one"; the two cut-off targets: .004 and .039
+    lossy = [both for name, both in names["prices"].items() if "exact" not in name and name != "accept or replace"]
+    assert [f(both[i][1] for both in lossy) for i in (0, 1) for f in (min, max)] == pytest.approx(
+        [.008, .130, .094, .273], abs=6e-4)
+    assert [names["prices"][name][1][1] for name in ("top-p 0.9, exact", "top-k 2, exact")] == pytest.approx(
+        [.004, .039], abs=6e-4)
+
     # three places: which model writes, and the overlaps
     printed = table_under(out, "place")
     assert [line[1] for line in printed.values()] == ["draft model", "target", "draft model"]

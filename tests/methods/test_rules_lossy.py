@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lessons.lossy_rules import enough, lenient, typical
+from lessons.lossy_rules import enough, forgiving, lenient, relaxed, typical
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import RequestError
@@ -43,6 +43,34 @@ def test_typical_acceptance_by_hand():
     assert decided(typical, [1, 2, 0], most=0.04) == (3, 2)
     assert decided(typical, [2], most=0.2) == (1, 2)        # .2 > .3 * .36
     assert decided(typical, [2], most=0.2, part=0.6) == (0, 2)
+
+
+def test_relaxed_acceptance_by_hand():
+    """Of [.5, .3, .2], [.05, .9, .05] and [1, 0, 0], with the two likeliest: .3 is .2 below the best, .05 is .85."""
+    assert decided(relaxed, [1, 1, 0]) == (3, 2)
+    assert decided(relaxed, [1, 1, 0], delta=0.19) == (0, 2)
+    assert decided(relaxed, [2], delta=1) == (0, 2) and decided(relaxed, [2], k=3, delta=1) == (1, 2)
+    assert decided(relaxed, [0, 0], delta=0.8) == (1, 2) and decided(relaxed, [0, 0], delta=0.86) == (2, 0)
+
+
+@pytest.mark.parametrize("coins, window, least, accepted", [
+    ("nyn", 1, 0, 2), ("nyy", 1, 0, 3), ("nyy", 2, 0, 3), ("nyn", 2, 0, 0), ("nny", 1, 0, 0), ("yyn", 1, 0, 2),
+    ("yny", 1, .3, 3), ("yny", 1, .4, 1), ("nyy", 1, 1.03, 0), ("nyy", 1, 1.02, 3)])
+def test_a_rejection_is_forgiven_by_hand(coins, window, least, accepted):
+    """The entropies at the three places are 1.03, .39 and 0."""
+    draft = Draft(torch.tensor([[0, 0, 1, 0]]), (torch.arange(4) > 0)[None, :, None] * torch.full((3,), 1 / 3))
+
+    class Coins:
+        pick = staticmethod(lambda weights: weights.argmax(-1))
+        flip = staticmethod(lambda prob: torch.tensor([[coin == "y" for coin in coins]]))
+    assert int(forgiving(window, least, verify)(draft, P, Coins())[0]) == accepted
+
+
+def test_what_the_target_never_writes_is_not_forgiven():
+    p_target = torch.tensor([[[0, .5, .5]] * 3])
+    draft = Draft(torch.tensor([[0, 0, 1]]), (torch.arange(3) > 0)[None, :, None] * torch.full((3,), 1 / 3))
+    found, _ = walk(lambda dice: int(forgiving(1, 0, verify)(draft, p_target, dice)[0]))
+    assert found == {0: 1.0}
 
 
 def test_texts_of_a_batch_are_judged_each_by_itself():

@@ -278,7 +278,8 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     page = (Path(__file__).parents[2] / "docs" / "SCALING.md").read_text()
     lines = re.search(r"```python\n(from nanospec.files import load_pair\n.*?)```", page, re.S)[1]
     exec(lines.replace("FOLDER", str(path)).replace("out/mine", str(out)), found := {})
-    assert found["request"].done and len(found["request"].tokens) == 32 and found["draft"].sizes == draft_model.sizes
+    assert found["request"].done and len(found["request"].tokens) == 32
+    assert found["draft_model"].sizes == draft_model.sizes
     shutil.copytree(out / "texts", tmp_path / "on" / "texts")
     begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
     assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err

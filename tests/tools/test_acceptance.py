@@ -65,8 +65,12 @@ def test_rounds_by_hand():
     assert likely[2].tolist() == [0, 0, .5, .25] and likely.sum(0).tolist() == [1] * 4
     rows = rows_of(stood, stood, CallCosts(.5, {2: 1.0, 3: 2.0}, 1.0))
     assert [row["gamma"] for row in rows] == [1, 2] and rows[1]["alpha_by_position"] == [.5, 1]
-    assert rows[1]["tokens_per_target_call"] == pytest.approx(4 / 2.375)
+    assert rows[1]["acceptance_length"] == pytest.approx(4 / 2.375)
     assert rows[1]["predicted_speedup"] == pytest.approx(4 / 2.375 / 3)
+    # Rounds that begin at the first two of four places: 1.5, of which half accept none. None has room for 4.
+    assert rows[1]["accepted_lengths"] == [.5, 0, .5] and rows[0]["accepted_lengths"] == pytest.approx([.5, .5])
+    assert rows_of(stood.repeat(1, 2, 1), stood.repeat(1, 2, 1), CallCosts(0, dict.fromkeys(range(6), 1.0), 1))[3][
+        "accepted_lengths"] == []
 
 
 def test_kinds_of_tokens():
@@ -90,7 +94,7 @@ def test_on_texts_of_others_it_is_near():
     done = sum((list(speculate(target, ModelDrafter(small, 4), ids, 64, seed=seed))
                 for seed, ids in enumerate(texts[:4, :64].tolist())), [])
     measured = sum(len(round_.emitted) for round_ in done) / len(done)
-    assert rows[3]["tokens_per_target_call"] == pytest.approx(measured, rel=.2)
+    assert rows[3]["acceptance_length"] == pytest.approx(measured, rel=.2)
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ from nanospec.speculate import ModelDrafter, speculate, tokens_of
 ROOT = Path(__file__).parents[2]
 PROMPT = "abcabcab"
 KEYS = {"device", "dtype", "drafter", "rule", "steps", "gamma", "temperature", "baseline_tokens_per_s", "tokens_per_s",
-        "speedup", "predicted_speedup", "alpha", "alpha_by_position", "c", "v", "tokens_per_target_call", "rounds",
-        "accepted", "drafted", "emitted", "overhead", "busy", "text"}
+        "speedup", "predicted_speedup", "alpha", "alpha_by_position", "c", "v", "acceptance_length", "rounds",
+        "accepted", "accepted_lengths", "acceptance_rate", "drafted", "emitted", "overhead", "busy", "text"}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_what_it_writes(run, tmp_path, weights):
     rounds = speculate(target, ModelDrafter(draft_model, 3), [256, *PROMPT.encode()], 24, temperature=0.8, stop={256})
     tokens = tokens_of(rounds)
     assert tokenizer.decode(tokens) == row["text"] and len(tokens) == row["emitted"]
-    assert row["tokens_per_target_call"] == pytest.approx(row["emitted"] / row["rounds"])
+    assert row["acceptance_length"] == pytest.approx(row["emitted"] / row["rounds"])
     page = re.search('id="run">(.*?)</script>', (tmp_path / "a.html").read_text())
     played = json.loads(page[1])
     assert len(played["rounds"]) == row["rounds"] and played["prompt"] == PROMPT

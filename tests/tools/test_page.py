@@ -26,7 +26,7 @@ from nanospec.speculate import Round
 from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
 
 ROOT = Path(__file__).parents[2]
-NUMBERS = {"alpha": 0.7, "gamma": 4, "c": 0.1, "v": 1.3, "speedup": 1.44, "tokens_per_target_call": 2.5, "busy": False,
+NUMBERS = {"alpha": 0.7, "gamma": 4, "c": 0.1, "v": 1.3, "speedup": 1.44, "acceptance_length": 2.5, "busy": False,
            "drafter": "chain", "method": "chain 4", "temperature": 1.0, "setting": "cpu, float64",
            "command": "python a"}
 # Ends the element it stands in, asks to be run, and holds what a page, a terminal or JSON may stumble over.
@@ -350,7 +350,7 @@ def test_the_measured_point_stands_where_it_was_measured(opened):
     zero, half, *_ = tab.evaluate("[...document.querySelectorAll('#by-alpha .grid')].map(x => +x.getAttribute('y1'))")
     unit = 2 * (zero - half) if tab.locator("#by-alpha text.end").nth(1).text_content() == "0.5" else zero - half
     marks = tab.evaluate("[...document.querySelectorAll('#by-alpha .measured')].map(x => x.getAttribute('d'))")
-    for mark, value in zip(marks, (NUMBERS["tokens_per_target_call"], NUMBERS["speedup"]), strict=True):
+    for mark, value in zip(marks, (NUMBERS["acceptance_length"], NUMBERS["speedup"]), strict=True):
         x, y = map(float, re.match(r"M([-\d.]+),([-\d.]+)", mark).groups())
         assert (zero - y) / unit == pytest.approx(value) and (x + 7 - 44) / 380 == pytest.approx(NUMBERS["alpha"])
 

@@ -22,7 +22,7 @@ from training import learning
 # Figures
 
 # Rows of `bench speed` and of `bench serve`, as far as they are drawn.
-FIELD = [{"drafter": "chain", "draft_model": "gpt", "rule": "token", "temperature": .5, "tokens_per_target_call": 2.4,
+FIELD = [{"drafter": "chain", "draft_model": "gpt", "rule": "token", "temperature": .5, "acceptance_length": 2.4,
           "gamma": 4, "speedup": 1.5}]
 SERVED = [{"rows": count, "method": method, "tokens_per_s": pace} for count, its in {
     1: {"plain": 10, "chain 4": 15, "by-load": 14}, 4: {"plain": 20, "chain 4": 26, "by-load": 27},
@@ -63,7 +63,7 @@ def at_one(axes) -> bool:
 def test_methods_in_a_field(drawn):
     """A round of 2.4 tokens at a speed-up of 1.5 costs 1.6 plain steps, .6 beyond one."""
     rows = [{"drafter": drafter, "draft_model": draft_model, "rule": "token", "temperature": t,
-             "tokens_per_target_call": tokens,
+             "acceptance_length": tokens,
              "gamma": gamma, "speedup": gain} for gamma, (drafter, draft_model, t, tokens, gain) in enumerate((
                  ("chain", "gpt", 0.0, 2.4, 1.5), ("lookup", "none", 0.0, 1.8, .9), ("tree", "gpt", 1.0, 2.7, 1.2)), 4)]
     rows.insert(1, rows[0] | {"rule": "block", "speedup": .1})          # another rule than the first is not drawn
@@ -157,7 +157,7 @@ def test_pictures_of_a_training(monkeypatch, tmp_path):
 
 # The page
 
-NUMBERS = {"alpha": .5625, "gamma": 3, "c": .125, "v": 1.375, "speedup": 1.4375, "tokens_per_target_call": 2.5,
+NUMBERS = {"alpha": .5625, "gamma": 3, "c": .125, "v": 1.375, "speedup": 1.4375, "acceptance_length": 2.5,
            "busy": False, "drafter": "chain", "method": "chain 3", "temperature": .7, "setting": "cpu, 1 thread",
            "command": "nanospec demo"}
 COINS = [[(.25, .5), (.125, .25)], [(.75, .125), (.375, .9)], [(.5, .75), (.625, .875), (.0625, .625)],

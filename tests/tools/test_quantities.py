@@ -26,7 +26,7 @@ def test_paces():
 
 
 def test_what_a_round_takes():
-    row = {"drafted": 9, "rounds": 4, "tokens_per_target_call": 2.5, "speedup": .8}
+    row = {"drafted": 9, "rounds": 4, "acceptance_length": 2.5, "speedup": .8}
     assert quantities.tokens_of_call(row) == 3.25 and quantities.cost_of_round(row) == 3.125
     assert COSTS.round(2, 3) == pytest.approx(.4 + 1.5)
     assert COSTS.of(ROUNDS[2]) == pytest.approx(.6 + 1.75)
@@ -50,8 +50,9 @@ def test_the_numbers_of_a_method():
     row = numbers_of(METHOD, TEXTS, TOOK, COSTS_OF, plain=.5)
     assert (row["drafter"], row["rule"], row["gamma"]) == ("chain", "block", 3)
     assert (row["rounds"], row["drafted"], row["accepted"], row["emitted"]) == (4, 9, 7, EMITTED)
+    assert row["accepted_lengths"] == [1, 0, 2, 1] and row["acceptance_rate"] == pytest.approx(7 / 9)
     assert row["alpha"] == pytest.approx(ALPHA) and row["alpha_by_position"] == pytest.approx(ALPHAS)
-    assert row["steps"] == 2.25 and row["tokens_per_target_call"] == 2.5
+    assert row["steps"] == 2.25 and row["acceptance_length"] == 2.5
     assert row["c"] == .2
     assert row["v"] == pytest.approx((3 * 1.5 + 1.75) / 4)      # the median of 1.5625, 1.4 and 1.65
     assert row["tokens_per_s"] == pytest.approx(10 / 16) and row["speedup"] == pytest.approx(10 / 16 / .5)
@@ -99,11 +100,11 @@ def test_an_answer():
     all rounds.
     """
     its = quantities.answer_of(ROUNDS, [9.0, 1.0, 2.5, .5], [7.0, .5, 1.0, .8])
-    assert its == pytest.approx({"tokens_per_target_call": 2.5, "tokens_per_s": 1.75, "baseline_tokens_per_s": 1.25,
+    assert its == pytest.approx({"acceptance_length": 2.5, "tokens_per_s": 1.75, "baseline_tokens_per_s": 1.25,
                                  "speedup": 1.4, "least": .875, "most": 1.75, "repeated": 0})
     for plain in [7.0, .5], [.5]:                       # the first step counts where it is alone, as the round does
         its = quantities.answer_of(ROUNDS[:1], [9.0], plain)
-        assert its == pytest.approx({"tokens_per_target_call": 3, "tokens_per_s": 1 / 3, "baseline_tokens_per_s": 2,
+        assert its == pytest.approx({"acceptance_length": 3, "tokens_per_s": 1 / 3, "baseline_tokens_per_s": 2,
                                      "speedup": 1 / 6, "least": 1 / 6, "most": 1 / 6, "repeated": 0})
 
 

@@ -86,7 +86,7 @@ def test_a_round_step_by_step():
 # The demo
 
 ROW = {"drafter": "chain", "rule": "token", "gamma": 3, "rounds": 4, "drafted": 11, "accepted": 7, "steps": 2.26,
-       "alpha": .5124, "c": .1553, "v": 1.317, "tokens_per_target_call": 2.64, "baseline_tokens_per_s": 1234.4,
+       "alpha": .5124, "c": .1553, "v": 1.317, "acceptance_length": 2.64, "baseline_tokens_per_s": 1234.4,
        "tokens_per_s": 987.6, "speedup": .7, "predicted_speedup": .936, "temperature": .8, "busy": False}
 
 
@@ -212,10 +212,13 @@ PARTS = Parts(tokens=2.5, most=4, steps=2.7, c=.1, v=1.21, overhead=.2, nodes=3.
 
 def test_the_table_of_why(capsys):
     """A round takes .27 + 1.21 + .2 = 1.68 target steps. For 1, .82 more may be taken; for 2, .43 fewer."""
-    why.show({"alpha_by_position": [.61, .52, .43], "speedup": 1.374, "busy": True}, PARTS)
+    why.show({"alpha_by_position": [.61, .52, .43], "speedup": 1.374, "busy": True, "accepted_lengths": [5, 1, 4]},
+             PARTS)
     out = capsys.readouterr().out
     lines = [words(line) for line in out.splitlines()]
-    for line in ("here for 1 for 2", "tokens per target call 2.50 ≥ 1.68 ≥ 3.36 of 4 if all were accepted",
+    for line in ("here for 1 for 2",
+                 "acceptance length 2.50 ≥ 1.68 ≥ 3.36 tokens per target call, of 4 if all were accepted",
+                 "draft tokens accepted in a round: 0: 50% 1: 10% 2: 40%",
                  "alpha 0.69 ≥ 0.44 ≥ 0.90 by position: 0.61 0.52 0.43",
                  "c 0.10 ≤ 0.40 — a draft step / a target step",
                  "v(3.7) 1.21 ≤ 2.03 — a target call on 3.7 tokens / on one",

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from nanospec.cli.bench import prompts, serve
-from nanospec.cli.bench.questions import Answers, read_questions
+from nanospec.cli.bench.question_file import read_questions
+from nanospec.cli.bench.questions import Answers
 from nanospec.cli.quantities import waits_of
 from nanospec.cli.show.terminal import save_picture, show_table
 from nanospec.errors import RequestError

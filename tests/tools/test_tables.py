@@ -31,10 +31,20 @@ def clock(monkeypatch):
     return clock
 
 
-def shown(number: int = -1) -> tuple[list[str], list[list[str]], str]:
-    """The table that was shown last: names of columns, cells, caption."""
-    columns, cells, caption, _ = terminal.SHOWN[number]
+def parts_of(table: terminal.ShownTable) -> tuple[list[str], list[list[str]], str]:
+    """Names of columns, cells, caption."""
+    columns, cells, caption, _ = table
     return [name.replace("-\n", "").replace("\n", " ").strip() for name in columns], [*map(list, cells)], caption
+
+
+@pytest.fixture
+def tables_of(monkeypatch):
+    """tables_of(module) -> a list of the tables that it shows from now on."""
+    def of(module) -> list[terminal.ShownTable]:
+        found: list[terminal.ShownTable] = []
+        monkeypatch.setattr(module, "show_table", lambda *its: found.append(terminal.show_table(*its)) or found[-1])
+        return found
+    return of
 
 
 # Clocks
@@ -148,34 +158,32 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
 
 ROWS = [{"temperature": t, "draft_model": "gpt", "drafter": "chain", "gamma": gamma, "rule": "block", "alpha": .614
          + t / 100,
-         "c": .1236, "v": 1.377, "tokens_per_target_call": 2.644, "baseline_tokens_per_s": 1234.4,
+         "c": .1236, "v": 1.377, "acceptance_length": 2.644, "baseline_tokens_per_s": 1234.4,
          "tokens_per_s": 2345.6,
          "speedup": gain, "predicted_speedup": 1.812, "overhead": 1.073, "busy": False}
         for t, gamma, gain in ((0.0, 2, 1.913), (0.0, 4, .987), (.8, 2, 1.244), (.8, 4, 1.655))]
 
 
 def test_the_table_of_speeds(capsys):
-    speed.show(ROWS, "caption")
+    table = speed.show(ROWS, "caption")
     assert capsys.readouterr().out.endswith("\ncaption\n")
-    names, cells, caption = shown()
-    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "per call", "plain per s", "fast per s",
-                     "speed-up", "theory", "overhead"]
+    names, cells, caption = parts_of(table)
+    assert names == ["T", "drafter", "gamma", "rule", "alpha", "c", "v", "acceptance length", "plain per s",
+                     "fast per s", "speed-up", "theory", "overhead"]
     assert cells[1] == ["0", "chain", "4", "block", "0.61", "0.124", "1.38", "2.64", "1,234", "2,346", "0.99 lost",
                         "1.81",
                         "1.07"]
     assert cells[2][:5] == ["0.8", "chain", "2", "block", "0.62"] and cells[3][10] == "1.66" and caption == "caption"
-    assert list(terminal.SHOWN[-1][3]) == [True, False, False, True]        # the best of each temperature
+    assert list(table.bold) == [True, False, False, True]        # the best of each temperature
 
 
 def test_the_table_of_speeds_of_several_draft_models_or_setups():
-    speed.show([ROWS[0] | {"busy": True}], "caption", several=True)
-    names, (cells,), caption = shown()
+    names, (cells,), caption = parts_of(speed.show([ROWS[0] | {"busy": True}], "caption", several=True))
     assert names[1] == "draft model" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
     assert "overhead" not in names and "This machine is busy" in caption and "more than 1.5 times" in caption
     both = {"baseline_tokens_per_s_eager": 11.4, "baseline_tokens_per_s_compiled": 22.6, "tokens_per_s_eager": 33.4,
             "tokens_per_s_compiled": 44.6}
-    speed.show([ROWS[0] | both], "caption")
-    names, (cells,), _ = shown()
+    names, (cells,), _ = parts_of(speed.show([ROWS[0] | both], "caption"))
     assert dict(zip(names, cells)) | {"plain per s eager": "11", "plain per s compiled": "23", "fast per s eager": "33",
                                       "fast per s compiled": "45"} == dict(zip(names, cells))
 
@@ -271,8 +279,7 @@ def test_the_table_of_requests():
              "each_p50": .01234,
              "each_p99": .05678} for rows, method, pace in ((1, "plain", 131.6), (1, "chain 4", 197.4),
                                                             (4, "plain", 263.2), (4, "chain 4", 236.88))]
-    serve.show(rows, "caption")
-    names, cells, _ = shown()
+    names, cells, _ = parts_of(serve.show(rows, "caption"))
     assert names == ["rows", "", "tokens/s", "over plain", "first token, ms median", "p99", "each token, ms median",
                      "p99"]
     assert cells == [["1", "plain", "132", "1.00", "123", "568", "12.3", "56.8"],
@@ -307,12 +314,12 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
                 "each_p99": 4.0}
 
     monkeypatch.setattr(serve, "served", served)
-    rows = serve.run(rows=(1, 4), gamma=2)
+    rows, shown = serve.run(rows=(1, 4), gamma=2)
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
     assert believed == [("draft", table, 2)] * 6
-    _, cells, caption = shown()
+    _, cells, caption = parts_of(shown)
     assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]
     assert caption == "where; 8 held-out prompts, 64 tokens each, all at once"
 
@@ -326,15 +333,15 @@ def test_rows_of_a_text_that_was_read():
     one, two = acceptance.rows_of(stood, beta, CallCosts(.25, {2: 1.25, 3: 1.5}, 3.0))
     # Rounds are of 1 or 2 tokens with .5 each, or of 1, 2 or 3 with .5, .375 and .125. So one begins in the four places
     # with 1, .5, .75 and .625, or with 1, .5, .625 and .625.
-    assert one["tokens_per_target_call"] == pytest.approx(4 / 2.875)
-    assert two["tokens_per_target_call"] == pytest.approx(4 / 2.75)
+    assert one["acceptance_length"] == pytest.approx(4 / 2.875)
+    assert two["acceptance_length"] == pytest.approx(4 / 2.75)
     assert one["predicted_speedup"] == pytest.approx(4 / 2.875 / (.25 + 1.25)) and one["v"] == 1.25
     assert two["predicted_speedup"] == pytest.approx(4 / 2.75 / (.5 + 1.5)) and two["v"] == 1.5
     assert one["alpha_by_position"] == pytest.approx([.4]) and two["alpha_by_position"] == pytest.approx([.4, .8])
     assert (one["c"], one["gamma"], two["gamma"]) == (.25, 1, 2)
 
 
-def test_the_tables_of_a_text_that_was_read(monkeypatch):
+def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=4), device="cpu"), draft_model="draft",
                            note="",
                            tokenizer=SimpleNamespace(decode=lambda ids: " a" if ids[0] else "1", begin=[2],
@@ -352,17 +359,19 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch):
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
         ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
-        {"gamma": gamma, "tokens_per_target_call": tokens, "v": v, "predicted_speedup": gain,
-         "alpha_by_position": alphas}
+        {"gamma": gamma, "acceptance_length": tokens, "v": v, "predicted_speedup": gain,
+         "alpha_by_position": alphas, "accepted_lengths": [.375, .625]}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
-    acceptance.run(temperature=.7)
+    tables = tables_of(acceptance)
+    _, last = acceptance.run(temperature=.7)
     assert asked == [([2, 3], 2)]
-    names, cells, caption = shown(-2)
+    names, cells, caption = parts_of(tables[0])
     assert cells == [["1", "1.44", "1.10", "1.18", "0.61"], ["2", "1.72", "1.90", "0.80", "0.61 0.28"]]
-    assert caption == "where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1"
-    assert list(terminal.SHOWN[-2][3]) == [True, False]
+    assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "
+                       "draft tokens accepted in a round of it: 0: 38%  1: 62%")
+    assert list(tables[0].bold) == [True, False]
     # Tokens after the first of each text: 1 0 | 0 0 (of two places); " a" is 1.
-    names, cells, _ = shown()
+    names, cells, _ = parts_of(last)
     assert cells == [["digits", "75.0", "0.750"], ["the beginning of a word", "25.0", "0.250"]]
 
 
@@ -392,7 +401,7 @@ def test_what_simulated_acceptance_gains(monkeypatch):
     found = large.simulated(target, None, alphas=(.25, .5, .75), gammas=(2,), rows=(4,), context=3)
     assert [row["speedup"] for row in found] == pytest.approx([expected_tokens(a, 2) / 3 for a in (.25, .5, .75)])
     assert [(row["plain"], row["round"]) for row in found] == [(3, 6)] * 3
-    assert [row["tokens_per_target_call"] for row in found] == [1.25, 1.5, 1.75]
+    assert [row["acceptance_length"] for row in found] == [1.25, 1.5, 1.75]
 
 
 def test_there_is_room_for_all_rounds_of_the_longest_drafts(monkeypatch):
@@ -416,7 +425,8 @@ def test_the_large_pair_is_packed_where_it_can_be(monkeypatch, can):
     assert [model[1].config.layers if can else model.config.layers for model in pair] == [2, 1]
 
 
-def test_the_table_of_simulated_acceptance(monkeypatch):
+def test_the_table_of_simulated_acceptance(monkeypatch, tables_of):
+    tables = tables_of(large)
     monkeypatch.setattr(large, "large_pair", lambda device: (None, None))
     monkeypatch.setattr(large, "described", lambda target: "bfloat16")
     monkeypatch.setattr(large, "roofline", lambda *_: {"bytes": 2.347e9, "seconds": {"target step": .05},
@@ -425,7 +435,7 @@ def test_the_table_of_simulated_acceptance(monkeypatch):
         {"rows": 4, "gamma": gamma, "alpha": alpha, "plain": plain, "round": whole, "speedup": gamma + alpha / 10}
         for gamma, plain, whole in ((2, .05123, .07456), (4, .05234, .08567)) for alpha in (.5, .9)])
     large.run((2, 4), (4,), (.9, .5), "cpu", False)
-    names, cells, caption = shown()
+    names, cells, caption = parts_of(*tables)
     assert names[4:] == ["alpha 0.5", "alpha 0.9"]
     assert cells == [["4", "2", "51.2", "74.6", "2.05", "2.09"], ["4", "4", "52.3", "85.7", "4.05", "4.09"]]
     assert caption.endswith("A plain step reads 2.35 GB, 47 GB/s; measured for that many bytes: 62")

@@ -20,6 +20,8 @@ from nanospec.judge.given import certain
 from nanospec.judge.rounding import Read, in_type
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from tests.tools.right_servers import running
+from tests.tools.test_endpoint import Server
 
 SHIPPED = load_pair()
 TARGET, TOKENIZER = SHIPPED.draft_model, SHIPPED.tokenizer      # small, and trained: not equally sure everywhere
@@ -302,6 +304,26 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
 
 
 # What is given
+
+@pytest.mark.parametrize("names_ids", [True, False])
+def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
+    """For ids, and for a text where it does not name them; at temperature 0, for every prompt. It drops the BOS."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("nanospec.cli.judge.load_pair", lambda *_: (TARGET, DRAFT, TOKENIZER))
+
+    def answer(body):
+        assert body["temperature"] == 0 and body["max_tokens"] == NEW
+        ids = [*generate(TARGET, body["prompt"][1:], NEW, 0)]
+        tokens = [f"token_id:{token}" if names_ids else TOKENIZER.decode([token]) for token in ids]
+        return {"text": TOKENIZER.decode(ids), "logprobs": {"tokens": tokens, "top_logprobs": [{}] * NEW}}
+
+    for name, lines in ("a", greedy_texts()), ("p", PROMPTS):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with running(Server) as start:
+        status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), start(answer).url, "--prompts",
+                       str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2"])
+    assert status == 1 and "A BUG in B" in (out := capsys.readouterr().out) and "without its BOS" in out
+
 
 def test_from_the_command_line(tmp_path, capsys):
     """A text, ids and objects, and many prompts; each refusal is one line."""

@@ -14,8 +14,8 @@ from nanospec.proof.tables import small_gpt
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS
 
-ROW = {"tokens_per_target_call": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11, "rounds": 4,
-       "gamma": 3}
+ROW = {"acceptance_length": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11, "rounds": 4,
+       "gamma": 3, "accepted_lengths": [1, 0, 2, 1]}
 
 
 def test_the_parts_of_a_row_of_the_bench():

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.method_options import read_pair
-from nanospec.cli.quantities import CallCosts
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.quantities import CallCosts, accepted_lengths
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.announce import announced
@@ -39,8 +39,8 @@ WINDOW = 256            # tokens that are read at once; models know nothing of w
 
 def run(text: Path | None = None, draft_model: str = "gpt", temperature: float = 1.0,
         gamma: int = 8,
-        tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu",
-        dtype: str = "auto", threads: int | None = None) -> list[dict]:
+        tokens: int = 8192, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
+        threads: int | None = None) -> tuple[list[dict], ShownTable]:
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
     the standard library. tokens: how many of them are read.
     """
@@ -68,19 +68,19 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
     kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: pair.tokenizer.decode([token]))
     overall = {"alpha": beta[:, 0].mean().item(), "kinds": kinds}
     rows = [row | overall for row in rows_of(stood, beta, costs)]
-    best = max(rows, key=lambda row: row["predicted_speedup"])["gamma"]
-    show_table(["gamma", "tokens a call", "v", "predicted speed-up", "alpha by position"],
-               [[f"{row['gamma']}", f"{row['tokens_per_target_call']:.2f}", f"{row['v']:.2f}",
+    fastest = max(rows, key=lambda row: row["predicted_speedup"])
+    best, shares = fastest["gamma"], fastest["accepted_lengths"]
+    show_table(["gamma", "acceptance length", "v", "predicted speed-up", "alpha by position"],
+               [[f"{row['gamma']}", f"{row['acceptance_length']:.2f}", f"{row['v']:.2f}",
                  f"{row['predicted_speedup']:.2f}",
                  " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])] for row in rows],
                f"{where}; {count} texts of {window} tokens, read and not decoded; "
                f"T = {temperature:g}, alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma "
-               f"{best}",
+               f"{best}; draft tokens accepted in a round of it: {accepted_lengths(shares)}",
                [row["gamma"] == best for row in rows])
-    show_table(["kind of token", "of 100 tokens", "alpha"],
-               [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
-                for kind, (share, alpha) in kinds.items()], "")
-    return rows
+    return rows, show_table(["kind of token", "of 100 tokens", "alpha"],
+                            [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
+                             for kind, (share, alpha) in kinds.items()], "")
 
 
 @torch.inference_mode()
@@ -138,18 +138,33 @@ def places_of_rounds(stood: Tensor) -> Tensor:
 
 
 def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
-    """For each draft length its tokens per call, alpha by position, and speed-up."""
+    """For each draft length its tokens per call (the acceptance length), alpha by position, how
+    often 0, 1, 2, ... of its draft tokens are accepted, and its speed-up.
+    """
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
         likely = places_of_rounds(stood[:, :gamma])
         first, drafted = likely[:, 0], likely[:, :-1]
         tokens = first.numel() / first.sum().item()
         alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
-        rows.append({"gamma": gamma, "tokens_per_target_call": tokens,
+        rows.append({"gamma": gamma, "acceptance_length": tokens,
                      "alpha_by_position": alphas.tolist(),
+                     "accepted_lengths": lengths_of_rounds(likely),
                      "c": costs.c, "v": costs.v[gamma + 1],
                      "predicted_speedup": tokens / costs.round(gamma, gamma + 1)})
     return rows
+
+
+def lengths_of_rounds(likely: Tensor) -> list[float]:
+    """As places_of_rounds has it -> in which share of rounds 0, 1, ... draft tokens are accepted.
+    Of those that begin where a whole one has room; [] where there is none.
+    """
+    gamma = likely.shape[1] - 1
+    begun = likely.shape[2] - gamma
+    if begun < 1:
+        return []
+    come = [likely[:, k, k:k + begun].sum().item() for k in range(gamma + 1)]
+    return [(now - on) / come[0] for now, on in zip(come, [*come[1:], 0.0])]
 
 
 def by_kind(beta: Tensor, tokens: Tensor,

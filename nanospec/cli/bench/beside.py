@@ -23,6 +23,7 @@ import torch
 from nanospec.cli.bench import speed
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.bench.questions import Writer
+from nanospec.cli.show.terminal import ShownTable
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import name_of
 from nanospec.files.checkpoint import Pair
@@ -36,7 +37,7 @@ GLANCE = 8                              # tokens that transformers writes to cho
 def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: int = 4,
         temperature: float = 0.0, prompts: int | str | Path = CHAT, answers: Path | None = None,
         max_new_tokens: int = 128, seed: int = 0, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None) -> list[dict]:
+        threads: int | None = None) -> tuple[list[dict], ShownTable]:
     """A row for each task and method: these drafters, and transformers; all over plain decoding."""
     extra("transformers")                               # raised before anything is read
     if not isinstance(prompts, Path):

@@ -49,8 +49,8 @@ OF_THE_BENCH: dict[str, dict] = OPTIONS | {
                  help="requests that come in a second, at random; 0: all at once"),
     "prompts": dict(type=prompts, metavar="N",
                     help="how many held-out texts to continue; repetitive: a table of assertions "
-                    "and a dispatch dictionary; FILE.jsonl: questions in Spec-Bench's format; "
-                    "chat: twenty such questions of ours, of five kinds"),
+                    "and a dispatch dictionary; FILE.jsonl: questions, as SPEED-Bench or "
+                    "Spec-Bench has them; chat: twenty such questions of ours, of five kinds"),
     "answers": dict(type=file(".jsonl"), metavar="FILE.jsonl",
                     help="where the answers to such questions are kept, as Spec-Bench keeps them, "
                     "plain decoding's in FILE.plain.jsonl; a run that was cut goes on there"),
@@ -89,9 +89,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     run, rows_file, table_file = (options.pop(name) for name in ("run", "json", "markdown"))
     if sys.stderr.isatty():
         print("measuring; this can take minutes, and Ctrl-C ends it", file=sys.stderr)
-    rows = run(**options)
+    rows, table = run(**options)
     if rows_file:
         write_json(rows_file, rows)
     if table_file:
-        page = markdown.page(words)
+        page = markdown.page(words, table)
         write_atomically(table_file, lambda file: file.write(page.encode()))

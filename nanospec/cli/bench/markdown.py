@@ -1,4 +1,4 @@
-"""The last table as Markdown, with its command, its machine and its date."""
+"""A table as Markdown, with its command, its machine and its date."""
 
 import platform
 import shlex
@@ -8,14 +8,14 @@ from pathlib import Path
 
 import torch
 
-from nanospec.cli.show.terminal import SHOWN
+from nanospec.cli.show.terminal import ShownTable
 
 CPU = Path("/proc/cpuinfo")             # on Linux; elsewhere `platform` knows the processor's name
 
 
-def page(argv: Sequence[str]) -> str:
-    """The table that was shown last, by `nanospec bench *argv`."""
-    columns, cells, caption, bold = SHOWN[-1]
+def page(argv: Sequence[str], shown: ShownTable) -> str:
+    """What `nanospec bench *argv` has shown."""
+    columns, cells, caption, bold = shown
     names = [name.replace("-\n", "").replace("\n", " ").strip() for name in columns]
     rows = [[f"**{cell}**" for cell in row] if best else row
             for row, best in zip(cells, bold or [False] * len(cells))]

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from nanospec.cli.bench.questions import Questions, prompts_within
+from nanospec.cli.bench.question_file import Questions
+from nanospec.cli.bench.questions import prompts_within
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import opening, read_texts, to_ids

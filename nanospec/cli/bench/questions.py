@@ -1,22 +1,25 @@
-"""Questions of the user's: read from a file in Spec-Bench's format, answered turn by turn, and
-counted as it counts.
+"""Questions of the user's: read from a file in the form of SPEED-Bench or of Spec-Bench, answered
+turn by turn, and counted as Spec-Bench counts.
 
-Spec-Bench (Xia et al. 2024, arXiv 2401.07851; github.com/hemingkx/Spec-Bench,
-data/spec_bench/question.jsonl) has six tasks of 80 questions. The file is not ours, and does not
-come with us. A line is
+SPEED-Bench (arXiv 2604.09557) has 880 questions in eleven categories, and sets of prompts of 1,000
+to 32,000 tokens in three; Spec-Bench (Xia et al. 2024, arXiv 2401.07851) has six tasks of 80
+questions. The files are not ours, and do not come with us. A line is one of
 
-    {"question_id": 81, "category": "writing", "turns": ["...", "..."]}    or    {"prompt": "..."}
+    {"question_id": 81, "category": "writing", "turns": ["...", "..."]}
+    {"question_id": "a1", "category": "qa", "messages": [{"role": "user", "content": "..."}]}
+    {"prompt": "..."}
 
 and more keys do no harm. Before a turn stand the earlier ones with their answers, in the model's
-chat template if it has one, otherwise line by line. A row is a category, but MT-Bench's eight are
-one; the last row is all of them. In the columns:
+chat template if it has one, otherwise line by line. A row is a category, but the eight of MT-Bench,
+questions 81 to 160 of Spec-Bench, are one; the last row is all of them. In the columns:
 
-    accepted        tokens that a call of the target wrote: the mean over all calls
-    plain, fast     tokens a second, all tokens over all seconds, and their quotient, the speed-up
-    Spec-Bench's    the speed-up that its evaluation/speed.py prints for these answers: on either
-                    side the mean over questions of their tokens a second, where plain decoding's
-                    tokens are counted again from its text, so that the token that ends an answer
-                    counts on one side only
+    acceptance length   tokens that a call of the target wrote: the mean over all calls
+    plain, fast         tokens a second, all tokens over all seconds, and their quotient, the
+                        speed-up
+    Spec-Bench's        the speed-up that its evaluation/speed.py prints for these answers: on
+                        either side the mean over questions of their tokens a second, where plain
+                        decoding's tokens are counted again from its text, so that the token that
+                        ends an answer counts on one side only
 """
 
 import hashlib
@@ -26,16 +29,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from time import perf_counter, time
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
+from nanospec.cli.bench.question_file import Question, Questions, lines_of
 from nanospec.cli.quantities import per_second
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
 from nanospec.files.checkpoint import Pair
-from nanospec.files.paths import read_file, write_atomically
+from nanospec.files.paths import write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
@@ -45,77 +49,11 @@ Writer = Callable[[list[int], int], list[list[int]]]
 """(prompt, seed) -> the new tokens of each call of the target."""
 Others = Callable[[Pair, dict], tuple[dict[str, Writer], dict[str, str]]]
 """(a pair, as it runs here, and a request) -> more writers, and the data types of their weights."""
-MT_BENCH = {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem",
-            "humanities"}
 COLUMNS = {"method": ("method", ""), "T": ("temperature", "g"), "task": ("task", ""),
-           "questions": ("questions", "d"), "accepted": ("accepted", ".2f"),
+           "questions": ("questions", "d"), "accept-\nance\nlength": ("acceptance_length", ".2f"),
            "plain\nper s": ("baseline_tokens_per_s", ",.1f"),
            "fast\nper s": ("tokens_per_s", ",.1f"), "speed-up": ("speedup", ".2f"),
            "Spec-\nBench's": ("spec_bench_speedup", ".2f")}
-
-
-class Question(NamedTuple):
-    """line: its number in the file. before: how many turns stand in the questions before it."""
-
-    line: int
-    id: int | str
-    category: str
-    turns: list[str]
-    before: int
-
-    @property
-    def task(self) -> str:
-        return "mt_bench" if self.category in MT_BENCH else self.category
-
-
-class Questions(NamedTuple):
-    """The questions of a file. digest: of what it holds."""
-
-    path: Path
-    digest: str
-    each: list[Question]
-
-
-def lines_of(path: Path) -> list[tuple[int, dict]]:
-    """Numbers and JSON objects of a file's lines. RequestError for a line that is no object."""
-    found = []
-    lines = read_file(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        at = f"{path}, line {number}"
-        try:
-            thing = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            raise RequestError(f"{at} is no JSON in UTF-8: {one_line(error)}") from error
-        if not isinstance(thing, dict):
-            raise RequestError(f"{at} is no JSON object, but {one_line(repr(thing))}")
-        found.append((number, thing))
-    return found
-
-
-def read_questions(path: Path) -> Questions:
-    """RequestError, with its line, for one that is no question or repeats a question_id."""
-    each: list[Question] = []
-    known, before = set[int | str](), 0
-    for number, thing in lines_of(path):
-        at = f"{path}, line {number}"
-        turns: Any = thing["turns"] if "turns" in thing else [thing.get("prompt")]
-        texts = isinstance(turns, list) and all(isinstance(turn, str) and turn for turn in turns)
-        if not turns or not texts:
-            raise RequestError(f'{at}: a question has "turns", a list of texts, or a "prompt"')
-        name, category = thing.get("question_id", number), thing.get("category", "prompts")
-        if type(name) not in (int, str) or not isinstance(category, str):
-            raise RequestError(f"{at}: question_id is a whole number or a text, and category a "
-                               "text")
-        if name in known:
-            raise RequestError(f"{at}: the question_id {one_line(repr(name))} stands there twice")
-        known.add(name)
-        each.append(Question(number, name, category, turns, before))
-        before += len(turns)
-    if not each:
-        raise RequestError(f"{path} has no question")
-    return Questions(path, hashlib.sha256(read_file(path)).hexdigest()[:16], each)
 
 
 def ids_of(tokenizer: Any, turns: Sequence[str], answers: Sequence[str] = ()) -> list[int]:
@@ -268,11 +206,11 @@ def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> d
     theirs = (mean(pace([its]) for its in ours)
               / mean(per_second(counted(its), its["wall_time"]) for its in plain))
     return {"questions": len(ours),
-            "accepted": mean(sum((its["accept_lengths"] for its in ours), [])),
+            "acceptance_length": mean(sum((its["accept_lengths"] for its in ours), [])),
             "tokens_per_s": pace(ours), "baseline_tokens_per_s": pace(plain),
             "speedup": pace(ours) / pace(plain), "spec_bench_speedup": theirs}
 
 
-def show(rows: Sequence[dict], caption: str) -> None:
+def show(rows: Sequence[dict], caption: str) -> ShownTable:
     cells = [[format(row[key], form) for key, form in COLUMNS.values()] for row in rows]
-    show_table(COLUMNS, cells, caption, [row["task"] == "all" for row in rows])
+    return show_table(COLUMNS, cells, caption, [row["task"] == "all" for row in rows])

@@ -17,7 +17,7 @@ from torch import Tensor
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.method_options import check_remember, chosen_drafters, read_pair
 from nanospec.cli.quantities import gain_of, per_second, waits_of
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.errors import check_request
@@ -53,7 +53,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
         drafters: Sequence[str] = ("chain", "by-load"), gamma: int = 4, remember: int = 0,
         max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft_model: str = "gpt",
         weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
-        threads: int | None = None) -> list[dict]:
+        threads: int | None = None) -> tuple[list[dict], ShownTable]:
     """A row for each number of rows and each method: plain decoding, and these drafters. by-load
     measures beforehand what rounds cost, and goes on measuring.
     """
@@ -90,9 +90,9 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
             found.append({"rows": count, "rate": rate, "method": name}
                          | {key: None if its[0][key] is None else median(one[key] for one in its)
                             for key in its[0]})
-    show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens each, "
-                + (f"{rate:g} requests a second" if rate else "all at once"))
-    return found
+    come = f"{rate:g} requests a second" if rate else "all at once"
+    return found, show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens "
+                              f"each, {come}")
 
 
 def round_seconds(target: GPT, draft_model, rows: Sequence[int], ids: list[int],
@@ -159,12 +159,12 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
     return {"tokens_per_s": pace} | waits_of(arrivals, begun, ended, counts)
 
 
-def show(found: Sequence[dict], caption: str) -> None:
+def show(found: Sequence[dict], caption: str) -> ShownTable:
     cells = [[str(row["rows"]), row["method"], f"{row['tokens_per_s']:.0f}",
               f"{gain_of(found, row['rows'], row['method']):.2f}",
               *(f"{1e3 * row[key]:.0f}" for key in ("first_p50", "first_p99")),
               *("-" if row[key] is None else f"{1e3 * row[key]:.1f}"
                 for key in ("each_p50", "each_p99"))]
              for row in found]
-    show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
-                "each token, ms\nmedian", "\np99"], cells, caption)
+    return show_table(["rows", "", "tokens/s", "over\nplain", "first token, ms\nmedian", "\np99",
+                       "each token, ms\nmedian", "\np99"], cells, caption)

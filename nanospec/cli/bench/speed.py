@@ -2,14 +2,14 @@
 
 What stands in the columns:
 
-    alpha           how often a draft token is accepted
-    c               the time of a draft step / of a target call on one token
-    v               the time of a target call on a whole draft / on one token
-    per call        tokens for each target call
-    plain, fast     tokens a second: the target alone, and speculation
-    speed-up        the second over the first; below 1, speculation has lost
-    theory          the speed-up that alpha, c and v predict
-    overhead        the time of a round / the sum of its parts, each measured alone
+    alpha               how often a draft token is accepted
+    c                   the time of a draft step / of a target call on one token
+    v                   the time of a target call on a whole draft / on one token
+    acceptance length   tokens for each target call: the engines' word, bonus token included
+    plain, fast         tokens a second: the target alone, and speculation
+    speed-up            the second over the first; below 1, speculation has lost
+    theory              the speed-up that alpha, c and v predict
+    overhead            the time of a round / the sum of its parts, each measured alone
 
 `--drafters all` takes every drafter that goes with the draft model, `--draft-models all` every
 draft model beside the target of --weights. Drafters that copy need no draft model: they run once,
@@ -29,10 +29,11 @@ import torch
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
-from nanospec.cli.bench.questions import Others, read_questions
+from nanospec.cli.bench.question_file import read_questions
+from nanospec.cli.bench.questions import Others
 from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
                                          takes_shape, topology_of)
-from nanospec.cli.show.terminal import show_table
+from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.files.checkpoint import WEIGHTS, draft_model_of
@@ -43,7 +44,8 @@ from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method
 COLUMNS = {"T": ("temperature", "g"), "draft model": ("draft_model", "s"),
            "drafter": ("drafter", "s"),
            "gamma": ("gamma", "d"), "rule": ("rule", "s"), "alpha": ("alpha", ".2f"),
-           "c": ("c", ".3f"), "v": ("v", ".2f"), "per\ncall": ("tokens_per_target_call", ".2f"),
+           "c": ("c", ".3f"), "v": ("v", ".2f"),
+           "accept-\nance\nlength": ("acceptance_length", ".2f"),
            "plain\nper s": ("baseline_tokens_per_s", ",.0f"),
            "fast\nper s": ("tokens_per_s", ",.0f"), "speed-up": ("speedup", ".2f"),
            "theory": ("predicted_speedup", ".2f"), "over-\nhead": ("overhead", ".2f")}
@@ -56,7 +58,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         prompts: int | str | Path = 8, answers: Path | None = None, max_new_tokens: int = 128,
         seed: int = 0, weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None, compile: bool = False,
-        others: Others | None = None) -> list[dict]:
+        others: Others | None = None) -> tuple[list[dict], ShownTable]:
     """One row for each draft model, temperature and method; its `text` is what was written after
     all prompts together.
 
@@ -135,14 +137,11 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
                                             else name)} for row in done]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
-    if asked:
-        questions.show(rows, f"{caption} at most")
-    else:
-        show(rows, caption, len(pairs) > 1)
-    return rows
+    return rows, (questions.show(rows, f"{caption} at most") if asked else
+                  show(rows, caption, len(pairs) > 1))
 
 
-def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
+def show(rows: Sequence[dict], caption: str, several: bool = False) -> ShownTable:
     """A table; the best row of each temperature is bold. several: of several draft models."""
     both = "tokens_per_s_compiled" in rows[0]
     columns: dict[str, tuple[str, str]] = {}
@@ -157,5 +156,5 @@ def show(rows: Sequence[dict], caption: str, several: bool = False) -> None:
             for row in sorted(rows, key=lambda row: row["speedup"])}
     cells = [[format(row[key], form) + " lost" * (key == "speedup" and row[key] < 1)
               for key, form in columns.values()] for row in rows]
-    show_table(columns, cells, caption + busy(rows),
-               [row["speedup"] == best[row["temperature"]] for row in rows])
+    return show_table(columns, cells, caption + busy(rows),
+                      [row["speedup"] == best[row["temperature"]] for row in rows])

@@ -25,7 +25,7 @@ WEB = Path(__file__).parent / "web"
 SCRIPTS = ("base.js", "replay.js", "formulas.js", "exact.js")
 BARS = 6            # tokens of a distribution that are shown; the others are one bar together
 DIGITS = 4          # of a probability
-NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "tokens_per_target_call", "busy", "drafter",
+NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "acceptance_length", "busy", "drafter",
            "method", "temperature", "setting", "command")
 
 

@@ -25,7 +25,6 @@ ACCEPTED, REJECTED, REPLACEMENT, BONUS = "green", "red strike", "yellow underlin
 WIDE = 110              # columns of a window, from which on two panels stand side by side
 TABLE_WIDTH = 100       # of numbers: one cut short would be wrong, so narrower windows wrap lines
 Decode = Callable[[list[int]], str]
-SHOWN: list[tuple] = []         # the arguments of each call of show_table, for what is written too
 
 # rich's loads fonts from a network
 SVG = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.S)
@@ -142,12 +141,20 @@ def table(lines: Iterable[tuple[str, str, str]]) -> Table:
     return out
 
 
+class ShownTable(NamedTuple):
+    """What has been shown, as it can be printed. bold: for each line, or none."""
+
+    columns: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    caption: str
+    bold: Sequence[bool]
+
+
 def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: str,
-               bold: Sequence[bool] = ()) -> None:
+               bold: Sequence[bool] = ()) -> ShownTable:
     """Numbers under their columns' names; the first column is words if it is "" or "method"."""
     columns, console = tuple(columns), Console()
     cells, caption = [[printable(cell) for cell in row] for row in cells], printable(caption)
-    SHOWN.append((columns, cells, caption, bold))
     table = Table(box=None, header_style="dim", padding=(0, 1, 0, 0), pad_edge=False)
     for name in columns:
         table.add_column(name, justify="left" if name in ("", "method") else "right")
@@ -155,6 +162,7 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
         table.add_row(*map(Text, row), style="bold" if bold and bold[i] else "")
     Console(width=max(console.width, TABLE_WIDTH)).print(table)
     console.print(Text(caption, "table.caption"))
+    return ShownTable(columns, cells, caption, bold)
 
 
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str,

@@ -52,14 +52,13 @@ class Acceptance:
         self.share = (self.accepted + self.lasting * self.begins) / (self.judged + self.lasting)
 
 
-def by_sureness(device: torch.device | str = "cpu",
-                dtype: torch.dtype = torch.float32) -> Acceptance:
+def by_sureness(device: torch.device | str = "cpu") -> Acceptance:
     """By the probability that the draft model gave: class i of 8 is from i / 8 to (i + 1) / 8.
 
     Half of what a draft model says of itself is believed at first: (1 + sure) / 2 of its draft
     tokens are accepted.
     """
-    sure = (torch.arange(SURENESS, dtype=dtype, device=device) + 0.5) / SURENESS
+    sure = (torch.arange(SURENESS, device=device) + 0.5) / SURENESS
     return Acceptance((1 + sure) / 2)
 
 

@@ -103,7 +103,7 @@ class NeverSlower(Drafter):
             self.drafter.commit(draft, path, count, p_target, hidden, logits)
         elif hasattr(self.model, "reader"):
             self.model.reader.commit(path, count, hidden)       # it may keep hidden states
-        tokens = float((count + 1).double().mean())             # waits for the device
+        tokens = float((count + 1).float().mean())             # waits for the device
         seconds = perf_counter() - self.began
         if not self.drafts:
             self.missed += 1

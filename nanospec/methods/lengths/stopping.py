@@ -123,7 +123,7 @@ class Goodput(StoppingRule):
         self.c, self.v = c, check_calls(v)
 
     def begin(self) -> None:
-        self.acceptance = by_sureness(dtype=torch.float64)
+        self.acceptance = by_sureness()
         self._settle()
 
     def goes_on(self, sure: list[float]) -> bool:
@@ -135,8 +135,8 @@ class Goodput(StoppingRule):
             for more in range(1, max(self.v) - tokens + 1))
 
     def learn(self, sure: list[float], accepted: int, betas: list[float]) -> None:
-        shares = torch.tensor(betas, dtype=torch.float64, device="cpu")
-        places = torch.tensor(sure[:len(betas)], dtype=torch.float64, device="cpu")
+        shares = torch.tensor(betas, device="cpu")
+        places = torch.tensor(sure[:len(betas)], device="cpu")
         self.acceptance.learn(torch.ones_like(shares), shares, sureness(places))
         self._settle()
 

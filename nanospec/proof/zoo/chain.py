@@ -19,7 +19,7 @@ LEFT_OVER = "left = 0 if stopped else left - len(done.emitted)"
 
 ACCEPTANCE = [
     bug("ratio-flipped", "feifeibear/LLMSpeculativeSampling@9f5d2e5",
-        "the coin's odds are q_draft / p_target", "T0", (RATIO, "q_of_x / p_of_x")),
+        "the threshold is q_draft / p_target", "T0", (RATIO, "q_of_x / p_of_x")),
     bug("accept-everything", "huggingface/transformers#28508, vllm-ascend#13730",
         "every draft token is accepted", "T1", (COIN, "dice.flip(torch.ones_like(p_of_x))")),
     bug("logits-as-probabilities", "dust-tt/llama-ssp@b9c92d4",
@@ -34,7 +34,7 @@ ACCEPTANCE = [
         "u <= prob accepts a forbidden token at u = 0", "support",
         ("self._take(prob.shape[1]) < prob", "self._take(prob.shape[1]) <= prob"), file="dice"),
     bug("lenience", "Leviathan et al. A.5; lossy by design",
-        "the coin's odds are min(1, p / (0.8 q))", "T1",
+        "the threshold is min(1, p / (0.8 q))", "T1",
         (COIN, "dice.flip(p_of_x / q_of_x / 0.8)")),
     bug("threshold-acceptance", "sglang's threshold_acc; lossy by design",
         "a draft token of p_target above 0.5 is accepted", "T0",

@@ -63,16 +63,16 @@ function drawByAlpha(alpha, gamma, c, v) {
   const found = RUN.numbers, alphas = Array.from({ length: 101 }, (_, i) => i / 100);
   const tokens = alphas.map((x) => [x, expectedTokens(x, gamma)]);
   const gains = alphas.map((x) => [x, speedUp(x, gamma, c, v)]);
-  const top = 1.06 * Math.max(2, found.speedup, found.tokens_per_target_call, ...tokens.map(([, y]) => y));
+  const top = 1.06 * Math.max(2, found.speedup, found.acceptance_length, ...tokens.map(([, y]) => y));
   const at = scale(0, 1, top), picture = blank("by-alpha", at, [0, 0.2, 0.4, 0.6, 0.8, 1], top, "alpha");
   picture.append(curve(at, tokens, "tokens"), curve(at, gains, "speed"));
   point(picture, at, alpha, expectedTokens(alpha, gamma), "tokens");
   point(picture, at, alpha, speedUp(alpha, gamma, c, v), "speed");
-  measured(picture, at, found.alpha, found.tokens_per_target_call, "tokens");
+  measured(picture, at, found.alpha, found.acceptance_length, "tokens");
   measured(picture, at, found.alpha, found.speedup, "speed");
   picture.setAttribute("aria-label", `Against alpha, at gamma ${gamma}: tokens per target call rise from 1 to ` +
     `${gamma + 1}, the speed-up from ${fixed(gains[0][1])} to ${fixed(gains[100][1])}. Measured in this run: alpha ` +
-    `${fixed(found.alpha)}, ${fixed(found.tokens_per_target_call)} tokens per target call, speed-up ` +
+    `${fixed(found.alpha)}, ${fixed(found.acceptance_length)} tokens per target call, speed-up ` +
     `${fixed(found.speedup)}.`);
   byId("measured-note").textContent = "Real text has easy and hard stretches, so a measured point lies beside the " +
     "line, not on it. The run is measured with a clock, which also counts what no formula has." +

@@ -1,4 +1,4 @@
-"""The pictures of lessons 32 to 43, one function for each."""
+"""The pictures of lessons 32 to 42, one function for each."""
 
 from collections.abc import Sequence
 
@@ -195,21 +195,3 @@ def states_kept(costs: dict[tuple[int, str], tuple[int, float, float]]) -> None:
     right.set(xlabel="gamma: draft tokens in a round", ylabel="tokens that the target reads in a round", ylim=(0, None))
     left.legend(frameon=False)
     save(figure, "a_state_that_cannot_go_back")
-
-
-# Which loss
-
-def losses(p_target: Sequence[float], fits: dict[str, Sequence[float]]) -> None:
-    """A target with two humps; for each loss, the best student that has only one."""
-    figure, panels = blank("a student that is too small must choose, and each loss chooses differently", len(fits))
-    figure.set_size_inches(12, 4.2)
-    for axes, (name, q_draft), colour in zip(panels, fits.items(), (AMBER, BLUE, RED)):
-        both = [min(p, q) for p, q in zip(p_target, q_draft)]
-        axes.fill_between(range(len(both)), both, color=GREEN, alpha=0.35, label=f"both: alpha = {sum(both):.2f}")
-        axes.plot(p_target, color=INK, linewidth=2, label="p_target")
-        axes.plot(q_draft, color=colour, linewidth=2, linestyle="--", label="q_draft")
-        axes.set_title(name, loc="left", color=INK, fontsize=10)
-        axes.set(xlabel="token", ylim=(0, 1.7 * max(max(p_target), *map(max, fits.values()))))
-        axes.legend(frameon=False, loc="upper right")
-    panels[0].set_ylabel("probability")
-    save(figure, "which_loss")

@@ -1,0 +1,95 @@
+"""Files of questions, as SPEED-Bench, Spec-Bench or the user has them: what the bench asks. Each
+line is a question; what is none is refused by its number. The forms: questions.py.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nanospec.errors import RequestError, one_line
+from nanospec.files.paths import read_file
+
+# What SPEED-Bench has in the place of a text that is another data set's.
+PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE"
+MT_BENCH = {"writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem",
+            "humanities"}
+
+
+class Question(NamedTuple):
+    """line: its number in the file. before: how many turns stand in the questions before it."""
+
+    line: int
+    id: int | str
+    category: str
+    turns: list[str]
+    before: int
+
+    @property
+    def task(self) -> str:
+        of_mt_bench = type(self.id) is int and 81 <= self.id <= 160 and self.category in MT_BENCH
+        return "mt_bench" if of_mt_bench else self.category
+
+
+class Questions(NamedTuple):
+    """The questions of a file. digest: of what it holds."""
+
+    path: Path
+    digest: str
+    each: list[Question]
+
+
+def lines_of(path: Path) -> list[tuple[int, dict]]:
+    """Numbers and JSON objects of a file's lines. RequestError for a line that is no object."""
+    found = []
+    lines = read_file(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        at = f"{path}, line {number}"
+        try:
+            thing = json.loads(line.decode())
+        except (ValueError, RecursionError) as error:
+            raise RequestError(f"{at} is no JSON in UTF-8: {one_line(error)}") from error
+        if not isinstance(thing, dict):
+            raise RequestError(f"{at} is no JSON object, but {one_line(repr(thing))}")
+        found.append((number, thing))
+    return found
+
+
+def read_questions(path: Path) -> Questions:
+    """RequestError, with its line, for one that is no question or repeats a question_id."""
+    each: list[Question] = []
+    known, before = set[int | str](), 0
+    for number, thing in lines_of(path):
+        at = f"{path}, line {number}"
+        turns = turns_of(thing)
+        texts = isinstance(turns, list) and all(isinstance(turn, str) and turn for turn in turns)
+        if not turns or not texts:
+            raise RequestError(f'{at}: a question has "turns", a list of texts, or "messages" of '
+                               'the role "user", or a "prompt"')
+        if any(PLACEHOLDER in turn for turn in turns):
+            raise RequestError(f"{at} has no question, but SPEED-Bench's note that its text is to "
+                               "be fetched, which speed-bench/prepare.py of NeMo Skills does")
+        name, category = thing.get("question_id", number), thing.get("category", "prompts")
+        if type(name) not in (int, str) or not isinstance(category, str):
+            raise RequestError(f"{at}: question_id is a whole number or a text, and category a "
+                               "text")
+        if name in known:
+            raise RequestError(f"{at}: the question_id {one_line(repr(name))} stands there twice")
+        known.add(name)
+        each.append(Question(number, name, category, turns, before))
+        before += len(turns)
+    if not each:
+        raise RequestError(f"{path} has no question")
+    return Questions(path, hashlib.sha256(read_file(path)).hexdigest()[:16], each)
+
+
+def turns_of(thing: dict) -> Any:
+    """The user's turns, of a line in any of the forms; anything else is no list of texts."""
+    if "turns" in thing:
+        return thing["turns"]
+    if not isinstance(thing.get("messages"), list):
+        return [thing.get("prompt")]
+    return [one.get("content") if isinstance(one, dict) and one.get("role") == "user" else None
+            for one in thing["messages"]]

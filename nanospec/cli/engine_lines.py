@@ -1,0 +1,203 @@
+"""The lines in which engines print what they count of their speculation.
+
+    vLLM        its metrics, as /metrics has them, or the lines "SpecDecoding metrics" of its log
+    SGLang      the lines "Decode batch" of its log that have an "accept len"
+    llama.cpp   the lines "statistics" of its log, or "draft acceptance" where there are none
+    a list      of each round, how many draft tokens were accepted
+
+As they are in vLLM 0.32, SGLang 0.5.23 and llama.cpp of November 2026, and in some older ones.
+"""
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, count_of, of_list,
+                                   summed)
+from nanospec.errors import MOST_NODES, RequestError
+from nanospec.files.paths import read_file
+
+NUMBER = r"\s*([0-9][0-9.eE+]*)"
+SERIES = re.compile(r"vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens(?:_per_pos)?)"
+                    r"(?:_total)?(?:\{(.*)\})?\s+(\S+)")
+SHARES = {"vLLM's log": r"Per-position acceptance rate: ([0-9., ]+)",
+          "llama.cpp's log": r"(?:acceptance rate per position|#acc rate/pos) = \(([0-9., ]+)\)"}
+Line = tuple[str, str]  # where it stands, and what it says
+
+
+def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]:
+    """Of one engine; more than one of a llama.cpp with several drafters. gamma: draft tokens of a
+    round, which SGLang's log and a list do not say. bonus: whether a list is with the bonus token
+    or without. RequestError for a file that says nothing, or what cannot be.
+    """
+    found: dict[str, list[Line]] = {}
+    data = read_file(path)
+    for number, line in enumerate(io.BytesIO(data), 1):
+        for mark, kind in MARKS.items():
+            if mark in line:
+                at = f"{path}, line {number}"
+                found.setdefault(kind, []).append((at, line.decode(errors="replace").strip()))
+    if "llama.cpp's log" in found:                  # the same, for each request: counted already
+        found.pop("llama.cpp's log, by request", None)
+    if len(found) > 1:
+        raise RequestError(f"{path} has {' and '.join(found)}: give one at a time")
+    for kind, lines in found.items():
+        return READERS[kind](kind, lines, gamma)
+    return [of_list(path, data, gamma, bonus)]
+
+
+def field(name: str, line: Line) -> float | None:
+    match = re.search(name + NUMBER, line[1])
+    return count_of(match[1], line[0]) if match else None
+
+
+def needed(name: str, line: Line) -> float:
+    value = field(name, line)
+    if value is None:
+        raise RequestError(f"{line[0]}: no {name.strip(' =:')!r} there")
+    return value
+
+
+def shares_of(kind: str, line: Line) -> list[float]:
+    """What a line says of each place, if it does. RequestError for what no such shares can be."""
+    match = re.search(SHARES[kind.split(",")[0]], line[1])
+    shares = [count_of(share.strip(), line[0]) for share in match[1].split(",")
+              if share.strip()] if match else []
+    check_curve(shares, line[0])
+    return shares
+
+
+def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
+    totals: dict[str, float] = {}
+    by_place: dict[int, float] = {}
+    seen, models = set[tuple[str, str]](), set[str]()
+    for at, line in lines:
+        if not (match := SERIES.match(line)):
+            continue                                        # a comment, or when a counter was made
+        what, labels, value = match[1], match[2] or "", count_of(match[3], at)
+        if (what, labels) in seen:
+            raise RequestError(f"{at}: the same counter again: give one scrape")
+        seen.add((what, labels))
+        models.update(re.findall(r'model_name="([^"]*)"', labels))
+        if what == "accepted_tokens_per_pos":
+            place = re.search(r'position="(\d{1,4})"', labels)
+            if not place or int(place[1]) >= MOST_NODES - 1:
+                raise RequestError(f"{at}: no position that a draft can have")
+            by_place[int(place[1])] = by_place.get(int(place[1]), 0.0) + value
+        else:
+            totals[what] = totals.get(what, 0.0) + value
+    if len(models) > 1:
+        raise RequestError(f"{kind} of {len(models)} models: give one at a time")
+    drafts, drafted, accepted = (totals.get(what, 0.0) for what in (
+        "drafts", "draft_tokens", "accepted_tokens"))
+    if not drafts:
+        raise RequestError(f"{kind}: no draft was counted")
+    curve = [by_place.get(place, 0.0) / drafts for place in range(max(by_place, default=-1) + 1)]
+    check_curve(curve, kind)
+    if curve and abs(sum(curve) * drafts - accepted) > ROUGH * accepted:
+        raise RequestError(f"{kind}: {sum(curve) * drafts:g} tokens accepted by place, and "
+                           f"{accepted:g} in all")
+    return [summed(kind, [Window(drafts, drafted, accepted, curve)], [DRAFTED, SINCE])]
+
+
+def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
+    windows = [window_of(kind, line, needed("Accepted: ", line), needed("Drafted: ", line),
+                         "acceptance length: ") for line in lines]
+    return [summed(kind, windows, [DRAFTED, REBUILT])]
+
+
+def window_of(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
+    """How many drafts a line is about follows from its other numbers. length: the name of one."""
+    shares, mean = shares_of(kind, line), field(length, line)
+    total, off, full = sum(shares), DIGITS * len(shares), drafted / max(1, len(shares))
+    if shares and (total - off) * full <= accepted <= (total + off) * full:
+        return Window(full, drafted, accepted, shares)      # every draft had all its places
+    if total:
+        return Window(accepted / total, drafted, accepted, shares)
+    drafts = accepted / (mean - 1) if accepted and mean and mean > 1 else None
+    return Window(drafts, drafted, accepted, shares)
+
+
+def of_requests(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
+    windows = []
+    for line in lines:
+        match = re.search(r"\(\s*(\d+) accepted /\s*(\d+) generated\)", line[1])
+        if not match:
+            raise RequestError(f"{line[0]}: no '(N accepted / N generated)' there")
+        accepted, drafted = (count_of(its, line[0]) for its in match.groups())
+        windows.append(window_of(kind, line, accepted, drafted, "mean (?:acceptance length|len) ="))
+    return [summed(kind, windows, [DRAFTED, REBUILT])]
+
+
+def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
+    """Of each drafter its last line, which counts from the server's start."""
+    last: dict[str, Line] = {}
+    for line in lines:
+        named = re.search(r"([\w-]{1,40}):?\s+#calls", line[1])
+        last[named[1] if named else "without a name"] = line
+    found = []
+    for name, line in last.items():
+        drafts, some, drafted, accepted = (needed(f"#{what} =", line) for what in (
+            "gen drafts", "acc drafts", "gen tokens", "acc tokens"))
+        if drafts:
+            shares = shares_of(kind, line) or [some / drafts] * (drafted <= drafts)
+            found.append(summed(f"{kind}, {name}", [Window(drafts, drafted, accepted, shares)],
+                                [f"Drafter {name}. {DRAFTED}", SINCE]))
+    if not found:
+        raise RequestError(f"{kind}: no draft was counted")
+    return found
+
+
+def of_sglang(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
+    """The mean over lines, each of which stands for as many steps, with as many requests."""
+    lengths, rates = list[tuple[float, float]](), list[tuple[float, float]]()
+    for line in lines:
+        length, requests = needed("accept len: ", line), field("#running-req: ", line)
+        if 0 < length < 1:
+            raise RequestError(f"{line[0]}: an accept len counts the bonus token, so it is 1 or "
+                               "more")
+        if length and requests:
+            lengths.append((requests, length))
+            if (rate := field("accept rate: ", line)) is not None:
+                rates.append((requests, rate))
+    if not lengths:
+        raise RequestError(f"{kind}: no line with requests and an accept len")
+    length = weighted(lengths)
+    if gamma and length > gamma + 1:
+        raise RequestError(f"{kind} has an accept len of {length:.2f}: drafts are longer than "
+                           f"--gamma {gamma}")
+    notes = [f"The mean of {len(lengths)} lines, weighted by their requests."]
+    if rates:
+        notes.append(meaning_of_rate(weighted(rates), length, gamma))
+    return [Counters("SGLang", length, (length - 1) / gamma if gamma else None, notes=tuple(notes))]
+
+
+def weighted(values: Sequence[tuple[float, float]]) -> float:
+    """Of (weight, value)."""
+    return sum(weight * value for weight, value in values) / sum(weight for weight, _ in values)
+
+
+def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
+    """SGLang has had two accept rates; what tells them apart is the length of its drafts."""
+    if not gamma:
+        return (f"Its accept rate, {rate:.2f}, is accepted of drafted in newer versions and counts "
+                "the bonus token on both sides in older ones: which, only --gamma can tell.")
+    new, old = (length - 1) / gamma, length / (gamma + 1)
+    fits = [words for its, words in ((new, "accepted of drafted, without the bonus token"),
+                                     (old, "with the bonus token on both sides"))
+            if abs(its - rate) <= ROUGH]
+    return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) + "." if fits else (
+        f"neither {new:.2f}, accepted of drafted, nor {old:.2f}, with the bonus token on both "
+        "sides: is --gamma right, and are its drafts chains?"))
+
+
+DRAFTED = "Calls without a draft are not counted."
+SINCE = "Counted since the server's start, warm-up included."
+REBUILT = "How many drafts there were is computed from printed shares, which have three digits."
+MARKS = {b"vllm:spec_decode_num_": "vLLM's metrics", b"SpecDecoding metrics:": "vLLM's log",
+         b"accept len:": "SGLang's log", b"#gen drafts =": "llama.cpp's log",
+         b"draft acceptance": "llama.cpp's log, by request"}
+READERS: dict[str, Callable[[str, Sequence[Line], int], list[Counters]]] = {
+    "vLLM's metrics": of_metrics, "vLLM's log": of_vllm_log, "SGLang's log": of_sglang,
+    "llama.cpp's log": of_statistics, "llama.cpp's log, by request": of_requests}

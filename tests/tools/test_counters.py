@@ -1,0 +1,185 @@
+"""What engines print, as `nanospec why --counters` reads it: lines as the engines write them. Numbers are by hand."""
+
+import pytest
+
+from nanospec.cli import why
+from nanospec.cli.engine_lines import read_counters
+from nanospec.errors import NanospecError
+
+LABELS = 'engine="0",model_name="m"'
+METRICS = f"""# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{{{LABELS}}} 157.0
+vllm:spec_decode_num_drafts_created{{{LABELS}}} 1.7640000e+09
+vllm:spec_decode_num_draft_tokens_total{{{LABELS}}} 628.0
+vllm:spec_decode_num_accepted_tokens_total{{{LABELS}}} 226.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{{LABELS},position="0"}} 98.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{{LABELS},position="1"}} 63.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{{LABELS},position="2"}} 41.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{{{LABELS},position="3"}} 24.0
+vllm:generation_tokens_total{{{LABELS}}} 384.0
+"""
+LOG = """INFO 05-30 07:49:21 [loggers.py:271] Engine 000: Avg prompt throughput: 1505.3 tokens/s, Running: 0 reqs
+INFO 05-30 07:49:21 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 3.07, Accepted throughput: 1.05 \
+tokens/s, Drafted throughput: 1.51 tokens/s, Accepted: 141 tokens, Drafted: 204 tokens, Per-position acceptance rate: \
+0.897, 0.676, 0.500, Avg Draft acceptance rate: 69.1%
+INFO 05-30 07:49:31 [metrics.py:101] SpecDecoding metrics: Draft acceptance rate: 33.8%, Mean acceptance length: 2.01, \
+Accepted: 206 tokens, Drafted: 609 tokens, Per-position acceptance rate: 0.601, 0.286, 0.128
+INFO 05-30 07:49:41 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.00, Accepted throughput: 0.00 \
+tokens/s, Drafted throughput: 0.90 tokens/s, Accepted: 0 tokens, Drafted: 9 tokens, Per-position acceptance rate: \
+0.000, 0.000, 0.000, Avg Draft acceptance rate: 0.0%
+"""
+SGLANG = """[2026-09-27 00:15:25 TP0] Prefill batch. #new-seq: 1, #new-token: 128, #running-req: 4, #queue-req: 0
+[2026-09-27 00:15:25 TP0] Decode batch, #running-req: 10, #full token: 685000, token usage: 0.49, accept len: 2.80, \
+accept rate: 0.60, cuda graph: True, gen throughput (token/s): 84.4, #queue-req: 0
+[2026-09-27 00:15:26 TP0] Decode batch. #running-req: 5, #token: 685000, token usage: 0.49, accept len: 2.50, \
+accept rate: 0.50, cuda graph: True, gen throughput (token/s): 84.4, #queue-req: 0,\x20
+[2026-09-27 00:15:27 TP0] Decode batch. #running-req: 0, #token: 0, token usage: 0.00, accept len: 0.00, \
+accept rate: 0.00, cuda graph: True, gen throughput (token/s): 0.0, #queue-req: 0
+"""
+REQUEST = ("0.06.896.015 I slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted /   259 "
+           "generated), mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)\n")
+STATISTICS = ("0.06.896.057 I statistics     draft-eagle3: #calls(b,g,a) =    1     87     87, #gen drafts =     87, "
+              "#acc drafts =    70, #gen tokens =    259, #acc tokens =   167, #mean acc len = 2.92, #acc rate/pos = "
+              "(0.805, 0.632, 0.483), dur(b,g,a) = 0.005, 325.555, 0.114 ms\n")
+NGRAM = ("5.05.552.782 I statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens "
+         "= 256, #acc tokens = 47, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n")
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(text, *options):
+        (tmp_path / "f").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return read_counters(tmp_path / "f", *options)
+    return of
+
+
+def test_vllms_metrics(read):
+    """Over all engines of a server. When a counter was made is no count."""
+    its, = read(METRICS)
+    assert (its.engine, its.drafts, its.drafted) == ("vLLM", 157, 628)
+    assert its.length == pytest.approx(1 + 226 / 157) and its.rate == pytest.approx(226 / 628)
+    assert its.curve == pytest.approx((98 / 157, 63 / 157, 41 / 157, 24 / 157))
+    both, = read(METRICS + METRICS.replace('engine="0"', 'engine="1"').replace("} 98.0", "} 101.0").replace(
+        "} 226.0", "} 229.0").replace("} 157.0", "} 1.63e+02"))
+    assert both.drafts == 320 and both.curve[0] == pytest.approx(199 / 320)
+    assert both.length == pytest.approx(1 + 455 / 320)
+
+
+def test_vllms_log(read):
+    """68 drafts, 203, and 3 of which nothing was accepted: 204, 609 and 9 tokens. Two forms of the line."""
+    its, = read(LOG)
+    assert its.drafts == pytest.approx(274) and its.drafted == 822 and its.rate == pytest.approx(347 / 822)
+    assert its.length == pytest.approx(1 + 347 / 274)
+    assert its.curve[0] == pytest.approx((.897 * 68 + .601 * 203) / 274) and len(its.curve) == 3
+    assert any("computed from printed shares" in note for note in its.notes)
+    oldest, = read("SpecDecoding metrics: Draft acceptance rate: 50.0%, Mean acceptance length: 2.50, Accepted: 60 "
+                   "tokens, Drafted: 120 tokens,")
+    assert oldest.drafts == pytest.approx(40) and oldest.length == pytest.approx(2.5) and oldest.curve == ()
+
+
+def test_drafts_of_different_lengths(read):
+    """Half as many draft tokens as places: 100 drafts of three places, 150 tokens, .6 + .3 + .1 of 100 accepted."""
+    its, = read("SpecDecoding metrics: Mean acceptance length: 2.00, Accepted: 100 tokens, Drafted: 150 tokens, "
+                "Per-position acceptance rate: 0.600, 0.300, 0.100, Avg Draft acceptance rate: 66.7%")
+    assert its.drafts == pytest.approx(100) and its.drafted == 150
+
+
+def test_sglangs_log(read):
+    """10 requests and 5: (28 + 12.5) / 15. A line without requests stands for nothing."""
+    its, = read(SGLANG)
+    assert its.length == pytest.approx(2.7) and its.rate is None and its.curve == () and its.drafts is None
+    assert any("0.57, is accepted of drafted in newer versions" in note for note in its.notes)
+
+
+@pytest.mark.parametrize("gamma, rate, words", [
+    (3, "0.60", "0.60, is accepted of drafted, without the bonus token."),              # 1.8 / 3
+    (3, "0.70", "0.70, is with the bonus token on both sides."),                        # 2.8 / 4
+    (2, "0.40", "0.40, is neither 0.90, accepted of drafted, nor 0.93")])
+def test_sglangs_two_accept_rates(gamma, rate, words, read):
+    line = SGLANG.splitlines()[1].replace("accept rate: 0.60", f"accept rate: {rate}")
+    its, = read(line, gamma)
+    assert its.rate == pytest.approx(1.8 / gamma) and words in " ".join(its.notes)
+
+
+def test_llamas_log(read):
+    """Each drafter's last statistics line; what stands for each request is the same again."""
+    earlier = STATISTICS.replace("87,", "12,").replace("259", "36").replace("167", "20")
+    eagle, ngram = read(REQUEST + earlier + STATISTICS + NGRAM)
+    assert (eagle.engine, eagle.drafts, eagle.drafted) == ("llama.cpp", 87, 259)
+    assert eagle.curve == pytest.approx((.805, .632, .483))
+    assert eagle.length == pytest.approx(1 + 167 / 87) and "draft-eagle3" in eagle.notes[0]
+    assert ngram.length == pytest.approx(1 + 47 / 4) and ngram.curve == () and ngram.rate == pytest.approx(47 / 256)
+
+
+def test_llamas_requests(read):
+    """Where there are no statistics: 167 / 1.92 drafts, twice. An older line counts no drafts."""
+    its, = read(REQUEST * 2)
+    assert its.drafts == pytest.approx(2 * 167 / 1.92) and its.curve == pytest.approx((.805, .632, .483))
+    older, = read("57.42 I draft acceptance rate = 0.69953 (  149 accepted /   213 generated)\n")
+    assert older.rate == pytest.approx(149 / 213) and older.length is None and older.curve == ()
+    mean_alone, = read("I slot | draft acceptance = 0.75000 (  300 accepted /   400 generated), mean len =  2.50\n")
+    assert mean_alone.drafts == pytest.approx(200) and mean_alone.curve == ()
+
+
+def test_llama_leaves_out_places_that_were_never_accepted(read):
+    its, = read(STATISTICS.replace("259", "435").replace("(0.805, 0.632, 0.483)", "(0.966, 0.954)"))
+    assert its.curve == pytest.approx((.966, .954, 0, 0, 0))               # 435 / 87 tokens in a draft
+
+
+def test_a_list(read):
+    """2 of 5 rounds accept all three draft tokens, 3 two at least, 4 one at least. With the bonus token it has no 0."""
+    for text, options in (("3, 0, 1\n3 2\n", (3,)), ("[4, 1, 2, 4, 3]", (3, "with"))):
+        its, = read(text, *options)
+        assert its.curve == pytest.approx((.8, .6, .4)) and its.length == pytest.approx(2.8)
+        assert (its.drafts, its.drafted) == (5, 15) and its.rate == pytest.approx(9 / 15)
+
+
+PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
+
+
+@pytest.mark.parametrize("text, options, words", [
+    ("", (), "is no list of whole numbers"), (b"\xff\x00\xfe", (), "is no list"), ("1 2 -3", (3,), "is no list"),
+    ("1.5 2", (3,), "is no list"), ("99999", (3,), "is no list"), ("\u0663 0", (3,), "is no list"),
+    ("0 1 2", (), "how long drafts were: --gamma N"), ("1 2 3", (3,), "has no 0: does it count the bonus token?"),
+    ("0 4", (3,), "4 accepted draft tokens at most"), ("0 1", (3, "with"), "-1 at least"),
+    (METRICS + LOG, (), "vLLM's metrics and vLLM's log: give one"), (LOG + SGLANG, (), "vLLM's log and SGLang's log"),
+    (METRICS * 2, (), "line 14: the same counter again"), (METRICS.replace("157.0", "0"), (), "no draft was counted"),
+    (METRICS.replace("157.0", "NaN"), (), "line 3: 'NaN' is"), (METRICS.replace("157.0", "-1"), (), "line 3: '-1' is"),
+    (METRICS.replace("} 98.0", "} 198.0"), (), "more often than the one before it"),
+    (METRICS.replace("} 24.0", "} 64.0"), (), "more often than the one before it"),
+    (METRICS.replace("226.0", "326.0"), (), "226 tokens accepted by place, and 326 in all"),
+    (METRICS.replace('position="3"', 'position="99999"'), (), "no position"), (PLACE, (), "no draft was counted"),
+    (METRICS + METRICS.replace('"m"', '"n"'), (), "of 2 models"),
+    ("vllm:spec_decode_num_drafts_total 5\n", (), "counts no draft token"),
+    (LOG.replace("Accepted: 141", "Accepted: none"), (), "line 2: no 'Accepted' there"),
+    (LOG.replace("0.897", "0.8.97"), (), "line 2: '0.8.97' is no count"),
+    (LOG.replace("0.897", "0.397"), (), "more often than the one before it"),
+    (LOG.replace("Accepted: 206", "Accepted: 906"), (), "1047 accepted of 822"),
+    (SGLANG.replace("2.80", "0.80"), (), "line 2: an accept len counts the bonus token"), (SGLANG, (1,), "--gamma 1"),
+    (SGLANG.replace("#running-req: 10", "x").replace("#running-req: 5", "y"), (), "no line with requests"),
+    (STATISTICS.replace("#gen tokens", "#tokens"), (), "line 1: no '#gen tokens' there"),
+    (STATISTICS.replace("=     87, #acc", "= 0, #acc"), (), "no draft was counted"),
+    (STATISTICS.replace("0.632", "0.932"), (), "more often than the one before it"),
+    ("draft acceptance = 0.5\n", (), "line 1: no '(N accepted / N generated)' there"),
+    (LOG.replace("0.897", ", ".join(["0"] * 5000)), (), "at most 4095 tokens")])
+def test_what_cannot_be_is_refused_by_its_line(text, options, words, read):
+    with pytest.raises(NanospecError) as refused:
+        read(text, *options)
+    assert words in str(refused.value) and len(str(refused.value)) < 500
+
+
+def test_a_refusal_is_a_line(tmp_path, capsys):
+    (tmp_path / "f").write_text("vllm:spec_decode_num_drafts_total \x1b[2J" + "9" * 10_000)
+    assert why.main(["--counters", str(tmp_path / "f")]) == 2
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1 and "\x1b" not in err and len(err) < 600
+
+
+def test_a_log_of_megabytes_is_read_in_seconds(tmp_path):
+    noise = "x" * 200 + "\n"
+    (tmp_path / "f").write_text((noise * 20 + LOG) * 2000)
+    assert read_counters(tmp_path / "f")[0].drafts == pytest.approx(274 * 2000)
+    (tmp_path / "f").write_text("accept len: " * 10 ** 6)                   # one long line
+    with pytest.raises(NanospecError):
+        read_counters(tmp_path / "f")
