@@ -240,7 +240,7 @@ figures.where_it_loses(of_alpha, of_c, panels)
 
 # %%
 print()
-for name, model in ("target", target), ("draft", draft_model):
+for name, model in ("target", target), ("draft model", draft_model):
     cache = model.new_cache(rows=1, slots=1)
     held = sum(tensor.nbytes for tensor in cache.k + cache.v)
     print(f"{name}: {weight_bytes(model) / 1e6:.1f} MB of weights, "

@@ -108,7 +108,7 @@ assert same_ids and off < 1e-4 and written == plain
 
 # %%
 calls = {"target": 0, "draft model": 0}
-for name, model in ("target", theirs), "draft model", assistant:
+for name, model in ("target", theirs), ("draft model", assistant):
     model.register_forward_pre_hook(lambda *_, name=name: calls.update({name: calls[name] + 1}))
 
 

@@ -66,8 +66,7 @@ def test_where_it_loses(lesson, exchanged):
     assert [dot[1:] for dot in dots] == [(*lines[name][:2], verdicts[name]) for name in races] and none == []
     assert (dear <= here).all() or names["costs"][1] > 3
 
-    for name in ("target", "draft"):
-        model = names[name]
+    for name, model in ("target", names["target"]), ("draft model", names["draft_model"]):
         size = model.embedding.weight.element_size()
         cached = 2 * model.config.layers * model.config.kv_heads * model.config.head_size * size
         weights = sum(weight.numel() for weight in model.parameters()) * size
