@@ -40,7 +40,8 @@ class LogitsError(NanospecError, ArithmeticError):
 
 def one_line(error: object) -> str:
     """Another error's message, or a file's words, as one short line that no terminal obeys."""
-    words = " ".join(str(error).split()) or type(error).__name__
+    words = " ".join(str(error).split()) or (
+        type(error).__name__ if isinstance(error, BaseException) else "")
     words = "".join(character if character.isprintable() else "\ufffd" for character in words)
     return words if len(words) <= LONGEST else words[:LONGEST] + "..."
 

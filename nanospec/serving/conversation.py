@@ -56,6 +56,10 @@ class Conversation:
         self.ids: list[int] = []
         self.read = self.turn = 0       # turn: how often the text was taken up, by whatever
 
+    def __copy__(self):
+        """RequestError: the two would write into one cache."""
+        raise RequestError("a conversation is copied by copy.deepcopy, its cache too")
+
     @property
     def left(self) -> int:
         """How many more tokens there is room for."""

@@ -101,6 +101,11 @@ def test_settings_of_other_programs_are_refused_in_a_sentence(call):
         next(call(TARGET, [1], 3, min_p=0.1))
 
 
+def test_a_copy_that_shares_the_cache_is_refused():
+    with pytest.raises(RequestError, match="copied by copy.deepcopy"):
+        copy.copy(Conversation(TARGET, ModelDrafter(DRAFT_MODEL)))
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
 @pytest.mark.parametrize("name", ["chain", "hybrid"])
 def test_a_copy_goes_on_as_the_original_does(copied, name):

@@ -13,9 +13,9 @@ draws them, a rule judges them.
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import product
-from numbers import Real
+from numbers import Integral, Real
 
-from nanospec.errors import MOST_NODES, RequestError, check_gamma, check_ids, one_line
+from nanospec.errors import MOST_NODES, RequestError, check_gamma, one_line
 
 Topology = list[int]
 
@@ -70,7 +70,10 @@ def published(tree: list) -> Topology:
 
 def check_topology(topology: Sequence[int]) -> Topology:
     """It, if these are the parents of a tree's nodes, breadth first or not; or RequestError."""
-    check_ids("a topology", topology)
+    if not isinstance(topology, Sequence) or not all(isinstance(node, Integral)
+                                                     for node in topology):
+        raise RequestError("a topology is a list of every node's parent, got "
+                           f"{one_line(repr(topology))}")
     check_gamma(len(topology) - 1, "the nodes of a topology but its root")
     if topology[0] != -1 or any(not 0 <= parent < node
                                 for node, parent in enumerate(topology[1:], 1)):
