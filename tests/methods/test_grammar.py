@@ -240,3 +240,5 @@ def test_other_requests_that_cannot_be_answered():
             grammar_of(pattern, TOY, 10)
     with pytest.raises(RequestError, match="no token of this tokenizer ends in '12,1'"):
         grammar_of("1", TOY, 10, "12,1")
+    with pytest.raises(RequestError, match="opens must be a text, got 3"):
+        grammar_of("1", TOY, 10, 3)

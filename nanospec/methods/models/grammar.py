@@ -145,6 +145,8 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
     another age.
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
+    if not isinstance(opens, str):
+        raise RequestError(f"opens must be a text, got {one_line(repr(opens))}")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
     opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
     if opens and not opening:
