@@ -55,6 +55,7 @@ def enough(p_target: Tensor, most: float = 0.09, part: float = 0.3) -> Tensor:
 def typical(draft: Draft, p_target: Tensor, dice: Dice, most: float = 0.09,
             part: float = 0.3) -> tuple[Tensor, Tensor]:
     """A token x passes where p_target(x) > enough(p_target, most, part)."""
+    check_scored(draft, p_target, Draft, TreeDraft)
     return longest(draft, p_target, dice, p_target > enough(p_target, most, part)[..., None])
 
 
@@ -64,6 +65,7 @@ def relaxed(draft: Draft, p_target: Tensor, dice: Dice, k: int = 2,
 
     Example: of [.5, .3, .2] with k = 2 and delta = .25, tokens 0 and 1.
     """
+    check_scored(draft, p_target, Draft, TreeDraft)
     best = p_target.topk(k).values
     return longest(draft, p_target, dice,
                    (p_target >= best[..., -1:]) & (p_target >= best[..., :1] - delta))
@@ -73,7 +75,6 @@ def longest(draft: Draft, p_target: Tensor, dice: Dice, passes: Tensor) -> tuple
     """The longest path of draft tokens that pass, and of several the likeliest; the next token is
     drawn from the target after it. passes: which tokens would pass after each node, (B, n, V) bool.
     """
-    check_scored(draft, p_target, Draft, TreeDraft)
     (B, n, _), parents = p_target.shape, draft.parents
     text = torch.arange(B, device=p_target.device)
     above = parents.clamp(min=0)                                # of a node that a text lacks, any

@@ -59,7 +59,7 @@ def test_the_checker_works_without_answers(handed_out):
     """A mistake in one of two functions is named, where the answer of the other is needed. Hints, but no answer."""
     folder, check = handed_out
     path = folder / "lessons" / "exercises" / "ex09_how_fast.py"
-    assert "0 of 21 solved" in check("--list").stdout
+    assert "0 of 22 solved" in check("--list").stdout
     path.write_text(ENTRIES[9].answer.replace("gamma * c + v(gamma + 1)", "v(gamma + 1)"))
     said = check("9").stdout
     assert "draft-is-free" in said and "--answer" not in said

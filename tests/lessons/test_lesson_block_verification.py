@@ -139,7 +139,7 @@ def one_seed_one_text(names, out):
     assert lines["two tokens"] == ["0.500", "0.700", "0.700", "0.700"]
     # p [.6, .3, .1, 0], q [.2, .2, .5, .1]: .12 + .06 + .05; the first .2 alone; 1 / (1 + 1 + 5/2 + 1/2) + ...; .5
     by_hand = 1 / 5 + 1 / (2 + 1 + 2.5 + .5) + 1 / (6 + 3 + 1 + .2)
-    assert lines["the bad draft from above"] == ["0.230", "0.200", f"{by_hand:.3f}", "0.500"]
+    assert lines["the bad draft model from above"] == ["0.230", "0.200", f"{by_hand:.3f}", "0.500"]
     for apart, _, noise, most in names["accepted"].values():
         assert apart <= noise <= most + 1e-12
     seeded, noise = names["seeded"], names["noise"]

@@ -181,7 +181,8 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     """
     made = chat.Chat.__new__(chat.Chat)
     made.asked, made.console, made.sampling, made.most, made.turn = SimpleNamespace(
-        seed=5, rule="token"), Console(file=StringIO()), {}, 10, 0
+        rule="token"), Console(file=StringIO()), {}, 10, 0
+    made.seed = 5
     made.told, made.messages, made.template = "", [], lambda messages: "told"
     made.tokenizer = SimpleNamespace(decode=letters, ends={0}, encode_special=lambda text: [1, 2, 3])
     made.talk = SimpleNamespace(ids=[], context=200, left=31, go_back=lambda tokens: None,
