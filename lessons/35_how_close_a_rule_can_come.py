@@ -117,16 +117,16 @@ def seeded(big, small, text, new, noise, gamma, T=1.0):
 target, draft_model, tokenizer = load_pair(dtype=torch.float64)  # a rounding may not decide a draw
 ids, NEW, V = tokenizer.encode("def area(radius):\n"), 24, target.config.vocab_size
 noise = gumbel(7, len(ids) + NEW + 5, V).__getitem__            # place -> (V,)
-rows, texts = [], {}
+lines, texts = [], {}
 with torch.no_grad():
     for T in (0, 0.5, 1, 2):
         (texts[T], most), *drafted = (seeded(target, draft_model, ids, NEW, noise, gamma, T)
                                    for gamma in (0, 2, 4))
         assert all(text == texts[T] for text, _ in drafted)
-        rows.append([T, most, *(calls for _, calls in drafted)])
+        lines.append([T, most, *(calls for _, calls in drafted)])
     p_all, q_all = (model(torch.tensor([texts[1]]))[0].softmax(-1)
                     for model in (target, draft_model))
-table(["T", "calls, plain", "gamma 2", "gamma 4"], rows, "the same text in each line")
+table(["T", "calls, plain", "gamma 2", "gamma 4"], lines, "the same text in each line")
 
 # %% [markdown]
 # *Answer:* at all four. The cell would have stopped at its assert.
@@ -203,7 +203,7 @@ pairwise = torch.stack([agreement(p, q) for p, q in zip(p_all, q_all)])
 accepted["the pair that ships, T = 1"] = [of.mean() for of in (
     (p_all * q_all).sum(-1), same_uniform(p_all, q_all), pairwise, acceptance(p_all, q_all))]
 table(["one draft token", "for itself", "same uniform", "same noise", "overlap, 1 - TV"],
-      [[name, *(f"{share:.3f}" for share in row)] for name, row in accepted.items()])
+      [[name, *(f"{share:.3f}" for share in line)] for name, line in accepted.items()])
 bad = accepted["the bad draft model from above"]
 assert bad[1] < bad[0] < bad[2] < bad[3]
 tv = 1 - acceptance(p_all, q_all)

@@ -482,8 +482,8 @@ for first in sorted({tokens[:2] for tokens in right}):
     beginnings[first] = [sum(weight for tokens, weight in found.items() if tokens[:2] == first)
                          for found in (right, matching)] + [float(after[may_follow].sum())]
 table(["the text begins with", "masked", "thrown away unless it matches", "what may follow has"],
-      [[f"{first[0]} {first[1]}", *(f"{number:.3f}" for number in row)]
-       for first, row in beginnings.items()], "exact")
+      [[f"{first[0]} {first[1]}", *(f"{number:.3f}" for number in line)]
+       for first, line in beginnings.items()], "exact")
 print(f"\n{share:.0%} of the target's own texts match; among these, the distribution is "
       f"{apart:.2f} away from the masked target's")
 figures.what_the_text_may_be(alpha)

@@ -64,7 +64,7 @@ for gamma in 1, 2, 4, 8, 16:
     accepted, judged, _ = counted(0.7, gamma)
     lengths[gamma] = 1 + accepted, accepted / gamma, accepted / judged
 table(["gamma", "acceptance length", "acceptance rate", "alpha"],
-      [[gamma, *(f"{number:.2f}" for number in row)] for gamma, row in lengths.items()])
+      [[gamma, *(f"{number:.2f}" for number in line)] for gamma, line in lengths.items()])
 rates = [rate for _, rate, _ in lengths.values()]
 assert rates == sorted(rates, reverse=True) and rates[-1] < rates[0] / 4
 assert all(abs(alpha - 0.7) < 1e-12 for *_, alpha in lengths.values())
@@ -94,12 +94,12 @@ def two_halves(easy, hard, gamma):
     return 1 / sum(rounds), accepted / judged, [b / a for a, b in zip(reach, reach[1:])]
 
 
-mixed, rows = {}, []
+mixed, lines = {}, []
 for gamma in 1, 2, 4, 8:
     real, alpha, _ = two_halves(0.95, 0.45, gamma)
     mixed[gamma] = real, expected_tokens(0.7, gamma), expected_tokens(alpha, gamma)
-    rows.append([gamma, *(f"{number:.2f}" for number in mixed[gamma]), f"{alpha:.2f}"])
-table(["gamma", "really", "by the .7", "by judged tokens", "alpha of judged tokens"], rows,
+    lines.append([gamma, *(f"{number:.2f}" for number in mixed[gamma]), f"{alpha:.2f}"])
+table(["gamma", "really", "by the .7", "by judged tokens", "alpha of judged tokens"], lines,
       "tokens of a round")
 tenths = [i / 10 for i in range(1, 11)]
 for gamma in range(1, 9):                           # not these two halves alone
@@ -180,7 +180,7 @@ waits = {"between chunks, mean": (1.0, round_takes),
          "between tokens, 90th percentile": (1.0, 0.0 if at_once > 0.9 else round_takes),
          "from the first token to the last, for each token": (1.0, round_takes / chunk)}
 table(["in plain steps", "plain", "speculation"],
-      [[name, *(f"{number:.2f}" for number in row)] for name, row in waits.items()],
+      [[name, *(f"{number:.2f}" for number in line)] for name, line in waits.items()],
       f"{at_once:.0%} of the tokens come together with the one before them")
 assert abs(1 / waits["from the first token to the last, for each token"][1]
            - speedup(0.7, 4, 0.05, 1.2)) < 1e-12

@@ -134,7 +134,7 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
 
 def one_seed_one_text(names, out):
     """The printed shares by hand, the bounds, and that the text of a seed is that of the seed's own draws."""
-    lines = {row[0]: row[1:] for row in (re.split(r" {2,}", line.strip()) for line in out.splitlines())}
+    lines = {cells[0]: cells[1:] for cells in (re.split(r" {2,}", line.strip()) for line in out.splitlines())}
     # p [1/2, 1/2], q [4/5, 1/5]: .4 + .1; [0, 1/2) and [4/5, 1); 1/2 + 1/5; the same
     assert lines["two tokens"] == ["0.500", "0.700", "0.700", "0.700"]
     # p [.6, .3, .1, 0], q [.2, .2, .5, .1]: .12 + .06 + .05; the first .2 alone; 1 / (1 + 1 + 5/2 + 1/2) + ...; .5

@@ -58,7 +58,7 @@ def test_what_the_text_may_be(lesson, exchanged):
     assert masked == pytest.approx(p[0][2] / (p[0][1] + p[0][2]) * p[1][0] / (p[1][0] + p[1][1]), abs=1e-12)
     assert follows == pytest.approx(p[2][2]) and follows < 0.4 and masked > matching + 0.05
     for column in 0, 1:
-        assert sum(row[column] for row in names["beginnings"].values()) == pytest.approx(1)
+        assert sum(line[column] for line in names["beginnings"].values()) == pytest.approx(1)
 
 
 def test_the_boxes_name_bugs_of_the_zoo():
