@@ -41,6 +41,7 @@ USUAL = {
     "logprobs": True,           # whether it has any
     "text": lambda text, prompt: text,
     "noise": 0.0,               # of its logits, as of another precision
+    "noisy from": 0,            # how many tokens were written before it has any
     "echo": False,              # the prompt's last token is in front of its own, and counted
     "speculates": None}         # a bug
 
@@ -152,8 +153,8 @@ class Made:
         key = (*context, *asked.values())
         if key not in self.known:
             probs = distribution_after(MODEL, context)
-            if self.is_["noise"]:
-                noise = random.Random(repr(probs))
+            if self.is_["noise"] and len(context) - len(prompt) >= self.is_["noisy from"]:
+                noise = random.Random(repr([round(part, 6) for part in probs]))
                 probs = [part * math.exp(noise.gauss(0, self.is_["noise"])) for part in probs]
                 probs = [part / sum(probs) for part in probs]
             left = [*probs[:END], 1e-30] if self.is_["ends"] == "never ends" else probs

@@ -276,10 +276,10 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     for one, other in zip(ours, plain):
         assert one["turns"] == other["turns"] and sum(one["new_tokens"]) == sum(one["accept_lengths"])
     capsys.readouterr()
-    monkeypatch.setattr("nanospec.cli.bench.questions.answered", None)                  # nothing is asked again
-    assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
-    refused([*once, "--seed", "1"], "seed 0, here 1", capsys)
-    monkeypatch.undo()
+    with monkeypatch.context() as none:
+        none.setattr("nanospec.cli.bench.questions.answered", None)                     # nothing is asked again
+        assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
+        refused([*once, "--seed", "1"], "seed 0, here 1", capsys)
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: "cpu, as it is")
     tree = [*once[:-1], str(tmp_path / "tree.jsonl"), "--drafters", "tree", "--shape"]
     assert bench.main([*tree, "[-1, 0, 0]"]) == bench.main([*tree, "2"]) == 0           # the same tree
