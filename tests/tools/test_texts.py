@@ -303,21 +303,6 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     assert upto("dx", [3, 5], [3], [1]) == 2                # off, and no likely token is spelled so
 
 
-def test_nobody_is_accused_of_tokens_that_are_not_certain():
-    """What rounding moves is .25 here, so 3 is off: at place 1 of three. At its last place a token may lack a part."""
-    def at(place, token):
-        behind = torch.tensor([3.0 * (i == place) for i in range(3)])
-        return Read([0, token, 0], behind, torch.zeros(3, 2), torch.zeros(3, 2))
-
-    good = at(None, 1)
-    for sure, said in (2, "bug"), (1, "spelling"), (0, "spelling"):
-        assert compared((good, at(1, 2)), .25, (3, sure)).said == said
-        assert compared((at(1, 2), good), .25, (sure, 3)).said == said
-    assert compared((at(1, 2), at(1, 3)), .25, (3, 3)).said == "neither"
-    assert compared((good, at(2, 2)), .25, (3, 2)).said == "rounding"
-    assert compared((at(1, 1), at(1, 1)), .25, (1, 1)).said == "same"
-
-
 # What is given
 
 @pytest.mark.parametrize("names_ids", [True, False])
