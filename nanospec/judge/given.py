@@ -87,13 +87,13 @@ def tokens_of(prompt: list[int], text: list[int] | str, config: Any, tokenizer: 
     return ids
 
 
-def certain(text: str, found: Read, spellings: Sequence[bytes | None], beyond: float) -> int:
+def certain(text: str, found: Read, spellings: Sequence[bytes | None], gap: float) -> int:
     """How many of a text's tokens are surely those that a greedy program has written. At the next
     place a likely token is spelled as the text goes on, too, goes on where it ends, or is special.
     """
     left = text.encode()
     for place, token in enumerate(found.tokens):
-        near = found.near(place, beyond)
+        near = found.near(place, gap)
         others = [spellings[one] or b"" for one in near if one != token]
         if not place:                   # some programs take the first blanks away
             others += [one.lstrip() for one in others]

@@ -3,6 +3,7 @@ how far each token of a text lies below the likeliest one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ from nanospec.fast.int8 import LARGEST, LEAST
 # Each rounds more than the one before.
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 SEVERAL, BLOCK = 5, 64          # tokens in a call: as one that verifies, and as the float call
-KNOWN = 8                       # of the likeliest tokens are looked at
+EXPLAINED, BEYOND = 4.0, 8.0    # times what was measured
+KNOWN = 16                      # of the likeliest tokens are looked at
 
 
 @torch.inference_mode()
@@ -75,6 +77,53 @@ def read(model: Any, prompt: Sequence[int], tokens: Sequence[int], ends: Sequenc
         found.append(((best.values[:, :1] - logits.gather(1, own))[:, 0], best.indices,
                       best.values[:, :1] - best.values))
     return Read([*tokens], *(torch.cat(part).cpu() for part in zip(*found)))
+
+
+@dataclass
+class Compared:
+    """What became of a task. said: "same", "rounding", "close" (between rounding and a bug), "bug",
+    "spelling" (off, if these are its tokens), or "neither" is the target's.
+
+    off: the first place of each that no rounding explains. at: the place where they first differ,
+    from 0; there the target's two best tokens are `best`, `gap` apart, and theirs `behind` it.
+    """
+
+    said: str
+    reads: tuple[Read, Read]
+    sure: tuple[int, int]
+    off: tuple[int | None, int | None]
+    at: int | None = None
+    best: tuple[int, int] = (0, 0)
+    gap: float = 0.0
+    behind: tuple[float, float] = (0.0, 0.0)
+
+
+def parting(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """The first place where they differ; None if there is none as far as both go."""
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
+
+
+def compared(reads: tuple[Read, Read], most: float, sure: tuple[int, int]) -> Compared:
+    """most: what rounding moves. sure: how many tokens of both are certain; no other accuses."""
+    a, b = reads
+    found = [one.off(BEYOND * most) for one in reads]
+    off = [next((i for i in its if i < end), None) for its, end in zip(found, sure)]
+    at = parting(a.tokens, b.tokens)
+    if None not in off:
+        said = "neither"
+    elif off != [None, None]:
+        said = "bug"
+    elif at is None:
+        said = "same"
+    elif any(i < len(one.tokens) - 1 for one, its in zip(reads, found) for i in its):
+        said = "spelling"               # not by its last token, of which a part may be lacking
+    else:
+        said = "close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding"
+    result = Compared(said, reads, sure, (off[0], off[1]), at)
+    if at is not None:
+        result.best, result.gap = (int(a.best[at, 0]), int(a.best[at, 1])), float(a.gaps[at, 1])
+        result.behind = float(a.behind[at]), float(b.behind[at])
+    return result
 
 
 class Moved(NamedTuple):

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 from nanospec.fast.announce import announced, printable
 from nanospec.judge.given import certain, cleaned, tokens_of
 from nanospec.judge.kinds import Case, Kind, likeliest
-from nanospec.judge.rounding import (DTYPES, SEVERAL, Moved, Read, exact_type, finer, in_type,
-                                     moved, read)
+from nanospec.judge.rounding import (BEYOND, DTYPES, EXPLAINED, SEVERAL, Compared, Moved, compared,
+                                     exact_type, finer, in_type, moved, parting, read)
 
-EXPLAINED, BEYOND = 4.0, 8.0    # times what was measured
-COARSER = 2.0                   # times what was measured of a data type that was not named
+COARSER = 2.0   # times what was measured of a data type that was not named
 WINDOW, PLACES = 32, 1_024      # that rounding is measured on: of a text at most, of all texts
 FEW = 32                        # places: on fewer than that what was measured says little
 SHOWN, CASES = 8, 16            # differences; texts by which a kind is known
@@ -33,51 +32,6 @@ class Task(NamedTuple):
     prompt: list[int]
     a: list[int] | str
     b: list[int] | str
-
-
-@dataclass
-class Compared:
-    """What became of a task. said: "same", "rounding", "close" (between rounding and a bug), "bug",
-    "spelling" (a text can be cut into tokens in two ways), or "neither" is the target's.
-
-    reads: of both, as far as their tokens are certain. off: the first place of each that no
-    rounding explains. at: the place where they first differ, from 0; there the target's two best
-    tokens are `best`, `gap` apart, and theirs are `behind` the best.
-    """
-
-    said: str
-    reads: tuple[Read, Read]
-    off: tuple[int | None, int | None]
-    at: int | None = None
-    best: tuple[int, int] = (0, 0)
-    gap: float = 0.0
-    behind: tuple[float, float] = (0.0, 0.0)
-
-
-def parting(a: Sequence[int], b: Sequence[int]) -> int | None:
-    """The first place where they differ; None if there is none as far as both go."""
-    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), None)
-
-
-def compared(reads: tuple[Read, Read], most: float, differ: bool) -> Compared:
-    """most: what rounding moves. differ: whether they do, perhaps beyond what is certain of them.
-    """
-    a, b = reads
-    off = tuple(next(iter(one.off(BEYOND * most)), None) for one in reads)
-    at = parting(a.tokens, b.tokens)
-    if None not in off:
-        said = "neither"
-    elif off != (None, None):
-        said = "bug"
-    elif at is None:
-        said = "spelling" if differ else "same"
-    else:
-        said = ("close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding")
-    if at is None:
-        return Compared(said, reads, (off[0], off[1]))
-    return Compared(said, reads, (off[0], off[1]), at,
-                    (int(a.best[at, 0]), int(a.best[at, 1])), float(a.gaps[at, 1]),
-                    (float(a.behind[at]), float(b.behind[at])))
 
 
 @dataclass
@@ -95,12 +49,12 @@ class Judged:
 
     def __str__(self) -> str:
         lines = [self.line(number, one) for number, one in enumerate(self.each, 1)
-                 if one.said not in ("same", "spelling")]
+                 if one.said != "same"]
         more = len(lines) - SHOWN
         counts = Counter(one.said for one in self.each)
         words = {"same": "alike", "rounding": "parted by rounding", "close": "too close to call",
                  "bug": "where one is off", "neither": "where both are off",
-                 "spelling": "of which the tokens are not certain"}
+                 "spelling": "where one is off, if its tokens are these"}
         return "\n".join([
             *lines[:SHOWN], *([f"... and {more} more."] if more > 0 else []),
             f"{self.dtype} moves the gap between two logits of this model by up to "
@@ -127,7 +81,8 @@ class Judged:
                 words += (f"; {name} is off at token {place}: {self.named(text.tokens[place])} is "
                           f"{float(text.behind[place]):.2g} below the best")
         return f"{words}: " + {"bug": "more than rounding", "close": "too close to call",
-                               "neither": "more than rounding, in both"}.get(one.said, one.said)
+                               "neither": "more than rounding, in both",
+                               "spelling": "off, if these are its tokens"}.get(one.said, one.said)
 
     def named(self, token: int) -> str:
         return f"{printable(self.tokenizer.decode([token]))!r} ({token})"
@@ -147,14 +102,12 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     spellings = [*tokenizer.spellings, *[None] * target.config.vocab_size]      # some have no token
     with announced("reading the texts", at_once=False):
         for task, both in zip(tasks, ids):
-            reads = []
-            for text, tokens in zip(task[1:], both):
-                found = read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
-                if isinstance(text, str):
-                    sure = certain(text, found, spellings, BEYOND * spread.most)
-                    found = found.until(sure)
-                reads.append(found)
-            each.append(compared((reads[0], reads[1]), spread.most, parting(*both) is not None))
+            reads = [read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
+                     for text, tokens in zip(task[1:], both)]
+            sure = [certain(text, its, spellings, EXPLAINED * spread.most)
+                    if isinstance(text, str) else len(its.tokens)
+                    for text, its in zip(task[1:], reads)]
+            each.append(compared((reads[0], reads[1]), spread.most, (sure[0], sure[1])))
     judged = Judged(0, "", spread, each, dtype, tokenizer)
     judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
     return judged
@@ -183,7 +136,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
     sides = [side for side in (0, 1) if any(one.off[side] is not None for one in each)]
 
     def kind(side: int) -> Kind:
-        cases = [Case(task.prompt, one.reads[side], one.reads[1 - side].tokens)
+        cases = [Case(task.prompt, one.reads[side].until(one.sure[side]),
+                      one.reads[1 - side].tokens)
                  for task, one in zip(tasks, each) if one.off[side] is not None][:CASES]
         return likeliest(exact, cases, BEYOND * spread, judged.tokenizer, draft_model)
 
@@ -212,8 +166,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         return 3, ("Too few differences to say: where it counts the tokens are further apart than "
                    "rounding was seen to move them, and not far enough for a bug.")
     if said["spelling"]:
-        return 3, "Too little to say: the tokens of a text are not certain. Give token ids."
+        return 3, "Too little to say: a text may have had other tokens. Give token ids."
     if said["rounding"]:
         return 0, (f"ROUNDING: it explains where {said['rounding']} of {len(each)} pairs part, and "
                    "nothing else is off. (A bug that only turns close calls looks the same.)")
-    return 0, "No difference: the texts are alike as far as both go, and are the target's."
+    return 0, "No difference: the texts are alike as far as both go, and nothing in them is off."

@@ -16,8 +16,9 @@ from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.judge import texts
-from nanospec.judge.given import certain
-from nanospec.judge.rounding import Read, in_type
+from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.given import answers, certain, cleaned
+from nanospec.judge.rounding import Read, compared, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.tools.right_servers import running
@@ -286,6 +287,18 @@ def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkey
                                                          3: "too close to call"}[status] + "."
 
 
+def test_what_says_too_little():
+    """A few tokens, whatever they are; an end of text that is likelier than a text that goes on; what is no character,
+    and blanks at the end of a file.
+    """
+    drawn_ones = [drawn(1.0)(prompt)[:2] for prompt in PROMPTS]
+    found = judged([text[:2] for text in greedy_texts()], drawn_ones, "float16")
+    assert found.status == 3 and found.moved.places < texts.FEW and "too short" in found.verdict
+    for ends, behind in ([], .25), ([1], 0), ([2], .25):                # of c, at 2.75 beside 3 of b
+        assert read(Given(0.0, 0.0), [0], [2], ends).behind.tolist() == [behind]
+    assert [cleaned(text) for text in ("a b\ufffdc", "a b \n", "a\ud800b", [1, 2])] == ["a b", "a b", "a", [1, 2]]
+
+
 def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     """Of ab, abc and abd the second is spelled by ab and c, too; and it may be the beginning of abcd."""
     spellings = [b"ab", b"abc", b"c", b"d", b" abc", b"x"]
@@ -301,6 +314,21 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     assert upto("dab", [3, 0], [3], [1]) == 1               # cut in the middle of abc
     assert upto("abcd", [1, 3], [4], [3]) == 0              # whoever wrote it down left the blank out
     assert upto("dx", [3, 5], [3], [1]) == 2                # off, and no likely token is spelled so
+
+
+def test_nobody_is_accused_of_tokens_that_are_not_certain():
+    """What rounding moves is .25 here, so 3 is off: at place 1 of three. At its last place a token may lack a part."""
+    def at(place, token):
+        behind = torch.tensor([3.0 * (i == place) for i in range(3)])
+        return Read([0, token, 0], behind, torch.zeros(3, 2), torch.zeros(3, 2))
+
+    good = at(None, 1)
+    for sure, said in (2, "bug"), (1, "spelling"), (0, "spelling"):
+        assert compared((good, at(1, 2)), .25, (3, sure)).said == said
+        assert compared((at(1, 2), good), .25, (sure, 3)).said == said
+    assert compared((at(1, 2), at(1, 3)), .25, (3, 3)).said == "neither"
+    assert compared((good, at(2, 2)), .25, (3, 2)).said == "rounding"
+    assert compared((at(1, 1), at(1, 1)), .25, (1, 1)).said == "same"
 
 
 # What is given
@@ -320,8 +348,12 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
     for name, lines in ("a", greedy_texts()), ("p", PROMPTS):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with running(Server) as start:
-        status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), start(answer).url, "--prompts",
+        url = start(answer).url
+        status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), url, "--prompts",
                        str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2"])
+        said = answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}), PROMPTS)
+    ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in PROMPTS]
+    assert said == (ids if names_ids else [*map(TOKENIZER.decode, ids)])
     assert status == 1 and "A BUG in B" in (out := capsys.readouterr().out) and "without its BOS" in out
 
 
