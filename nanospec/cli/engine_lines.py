@@ -42,9 +42,10 @@ def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]
         found.pop("llama.cpp's log, by request", None)
     if len(found) > 1:
         raise RequestError(f"{path} has {' and '.join(found)}: give one at a time")
-    for kind, lines in found.items():
-        return READERS[kind](kind, lines, gamma)
-    return [of_list(path, data, gamma, bonus)]
+    if not found:
+        return [of_list(path, data, gamma, bonus)]
+    (kind, lines), = found.items()
+    return READERS[kind](kind, lines, gamma)
 
 
 def field(name: str, line: Line) -> float | None:

@@ -120,5 +120,19 @@ def read_json(path: Path) -> dict:
     return table
 
 
+def json_lines(path: Path, data: bytes) -> Iterator[tuple[int, Any]]:
+    """The lines of a file that holds `data`, but for blank ones, with their numbers. RequestError
+    for one that is no JSON.
+    """
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if line.strip():
+            try:
+                thing = json.loads(line.decode())
+            except (ValueError, RecursionError) as error:
+                raise RequestError(f"{path}, line {number} is no JSON in UTF-8: "
+                                   f"{one_line(error)}") from error
+            yield number, thing
+
+
 def write_json(path: Path, what: Any) -> None:
     write_atomically(path, lambda file: file.write(json.dumps(what, indent=1).encode() + b"\n"))

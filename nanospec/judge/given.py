@@ -2,7 +2,6 @@
 Nothing in them is taken on trust.
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import copy
@@ -11,7 +10,7 @@ from typing import Any
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError, check_ids, one_line
-from nanospec.files.paths import fetched
+from nanospec.files.paths import fetched, json_lines
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.rounding import Read
 from nanospec.judge.sequential import drawn_by
@@ -25,25 +24,19 @@ def given_in(path: Path, names: Sequence[str]) -> list[list[int] | str]:
     """Texts and lists of token ids: of a .jsonl file its lines, which may be objects that have them
     under one of these names; else the one text that the file is.
     """
-    try:
-        text = fetched(path, MOST_BYTES).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{path} is no text in UTF-8: {one_line(error)}") from error
+    data = fetched(path, MOST_BYTES).read_bytes()
     if path.suffix != ".jsonl":
-        return [text]
-    found = []
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                thing = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise RequestError(f"{path}, line {number} is no JSON: "
-                                   f"{one_line(error)}") from error
-            if isinstance(thing, dict):
-                thing = next((thing[name] for name in names if name in thing), None)
-            if not isinstance(thing, str):
-                check_ids(f"{path}, line {number}", thing, list)
-            found.append(thing)
+        try:
+            return [data.decode("utf-8-sig")]
+        except UnicodeDecodeError as error:
+            raise RequestError(f"{path} is no text in UTF-8: {one_line(error)}") from error
+    found: list[list[int] | str] = []
+    for number, thing in json_lines(path, data):
+        if isinstance(thing, dict):
+            thing = next((thing[name] for name in names if name in thing), None)
+        if not isinstance(thing, str):
+            check_ids(f"{path}, line {number}", thing, list)
+        found.append(thing)
     if not found:
         raise RequestError(f"{path} is empty")
     return found

@@ -10,6 +10,7 @@ from torch import Tensor
 from nanospec.judge.rounding import Read, read, rows
 from nanospec.judge.sequential import MISS
 from nanospec.judge.verdict import own_uniforms, uniform
+from nanospec.methods.models.penalties import repeated
 from nanospec.probs import Sampling
 from nanospec.proof.stats import pit
 
@@ -104,11 +105,11 @@ def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[in
 
 
 def penalised(case: Case, penalty: float, logits: Tensor, place: int) -> Tensor:
-    """Logits (m, V) from a place on, as a repetition penalty changes them (Keskar et al. 2019)."""
+    """Logits (m, V) from a place on, as a repetition penalty changes them."""
     logits = logits.clone()
     for row, had in zip(logits, range(place, place + len(logits))):
         seen = torch.tensor(sorted({*case.prompt, *case.text.tokens[:had]}), device=row.device)
-        row[seen] = torch.where(row[seen] > 0, row[seen] / penalty, row[seen] * penalty)
+        row[seen] = repeated(row[seen], penalty)
     return logits
 
 

@@ -97,7 +97,8 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     tasks = [Task(task.prompt, *(cleaned(one) for one in task[1:])) for task in tasks]
     ids = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
            for task in tasks]
-    exact, spread = finer(target, dtype), measured(target, tasks, ids, dtype)
+    exact = finer(target, dtype)
+    spread = measured(target, exact, tasks, ids, dtype)
     ends, each = sorted(tokenizer.ends), list[Compared]()
     spellings = [*tokenizer.spellings, *[None] * target.config.vocab_size]      # some have no token
     with announced("reading the texts", at_once=False):
@@ -113,10 +114,12 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     return judged
 
 
-def measured(target: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]], dtype: str
-             ) -> Moved:
-    """What rounding moves on these texts: up to where they part, and to where the second ends."""
-    exact, rounded, spread = finer(target, dtype), in_type(target, dtype), Moved()
+def measured(target: Any, exact: Any, tasks: Sequence[Task], ids: Sequence[list[list[int]]],
+             dtype: str) -> Moved:
+    """What rounding moves on these texts: up to where they part, and to where the second ends.
+    exact: the target, to compute with more bits.
+    """
+    rounded, spread = in_type(target, dtype), Moved()
     window = max(1, min(WINDOW, PLACES // (2 * len(tasks))))
     with announced(f"measuring what {dtype} rounds", at_once=False, steps=len(tasks)) as step:
         for task, (a, b) in zip(tasks, ids):
@@ -152,8 +155,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         name, found = "AB"[side], [i for i, one in enumerate(each) if one.off[side] is not None]
         furthest = max(float(each[i].reads[side].behind.max()) for i in found)
         for coarser in DTYPES[DTYPES.index(dtype) + 1:]:
-            more = measured(target, [tasks[i] for i in found[:4]], [ids[i] for i in found[:4]],
-                            coarser)
+            more = measured(target, exact, [tasks[i] for i in found[:4]],
+                            [ids[i] for i in found[:4]], coarser)
             if furthest <= COARSER * more.most:
                 return 2, (f"No verdict: what is off in {name} is more than {dtype} rounds, and "
                            f"less than {coarser} does. Does a part of it compute so?")

@@ -1,8 +1,10 @@
 """Exercise 21: other right solutions pass, and mistakes as people write them have names."""
 
+from functools import partial
+
 import pytest
 
-from lessons.check import EXERCISES
+from tests.classroom import answers_told
 
 MIXTURE = '''
 def mixture(p_target, q_draft, a):
@@ -42,13 +44,7 @@ def test_other_right_solutions_pass(told, source):
     assert told(21, "import torch\n" + source).failure is None
 
 
-def changed(*changes: tuple[str, str]) -> str:
-    """The answer with some words replaced; each must be there."""
-    source = EXERCISES[21].answer
-    for old, new in changes:
-        assert old in source
-        source = source.replace(old, new)
-    return source
+changed = partial(answers_told.changed, 21)
 
 
 @pytest.mark.parametrize("source, name", [

@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from lessons.check import EXERCISES
 from lessons.check.ex22_one_seed_one_text import CASES, IDS, number_to_beat, right_on_average
 from lessons.check.engine import Functions
 from lessons.check.mistakes_with_noise import RIGHT
 from lessons.coupled import agreement, cells, draw, gumbel
 from nanospec.proof.stats import goodness_of_fit
+from tests.classroom import answers_told
 
 RACE = '''
 def first(p, noise):
@@ -108,12 +108,7 @@ def test_other_right_solutions_pass(told, source):
 
 
 def changed(*changes: tuple[str, str]) -> str:
-    """The answer with some words replaced; each must be there."""
-    source = EXERCISES[22].answer
-    for old, new in changes:
-        assert old in source
-        source = source.replace(old, new)
-    return "import torch\n" + source
+    return "import torch\n" + answers_told.changed(22, *changes)
 
 
 OWN, DRAFT = "noise(len(text) + i)", "noise(place)"

@@ -13,19 +13,11 @@ from lessons.check import EXERCISES, clock, seen
 from lessons.check.catalogue import ANSWERS
 from lessons.check.ex16_when_to_stop import shown
 from lessons.check.pairs import vector
+from tests.classroom.answers_told import changed
 
 WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
 RENORMALISED = "        left = left / left.sum()\n"
 HEAD3 = "def accept_or_replace(x, p_target, q_draft, dice):\n"
-
-
-def changed(number: int, *changes: tuple[str, str]) -> str:
-    """The answer with some words replaced; each must be there."""
-    source = EXERCISES[number].answer
-    for old, new in changes:
-        assert old in source
-        source = source.replace(old, new)
-    return source
 
 
 def test_slow_but_lossless_is_told_apart_from_wrong(told):

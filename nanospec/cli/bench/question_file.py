@@ -3,12 +3,11 @@ line is a question; what is none is refused by its number. The forms: questions.
 """
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nanospec.errors import RequestError, one_line
-from nanospec.files.paths import read_file
+from nanospec.files.paths import json_lines, read_file
 
 # What SPEED-Bench has in the place of a text that is another data set's.
 PLACEHOLDER = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE"
@@ -39,20 +38,14 @@ class Questions(NamedTuple):
     each: list[Question]
 
 
-def lines_of(path: Path) -> list[tuple[int, dict]]:
-    """Numbers and JSON objects of a file's lines. RequestError for a line that is no object."""
+def lines_of(path: Path, data: bytes) -> list[tuple[int, dict]]:
+    """Numbers and JSON objects of the lines of a file. RequestError for a line that is no object.
+    """
     found = []
-    lines = read_file(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        at = f"{path}, line {number}"
-        try:
-            thing = json.loads(line.decode())
-        except (ValueError, RecursionError) as error:
-            raise RequestError(f"{at} is no JSON in UTF-8: {one_line(error)}") from error
+    for number, thing in json_lines(path, data):
         if not isinstance(thing, dict):
-            raise RequestError(f"{at} is no JSON object, but {one_line(repr(thing))}")
+            raise RequestError(f"{path}, line {number} is no JSON object, but "
+                               f"{one_line(repr(thing))}")
         found.append((number, thing))
     return found
 
@@ -60,8 +53,8 @@ def lines_of(path: Path) -> list[tuple[int, dict]]:
 def read_questions(path: Path) -> Questions:
     """RequestError, with its line, for one that is no question or repeats a question_id."""
     each: list[Question] = []
-    known, before = set[int | str](), 0
-    for number, thing in lines_of(path):
+    data, known, before = read_file(path), set[int | str](), 0
+    for number, thing in lines_of(path, data):
         at = f"{path}, line {number}"
         turns = turns_of(thing)
         texts = isinstance(turns, list) and all(isinstance(turn, str) and turn for turn in turns)
@@ -82,7 +75,7 @@ def read_questions(path: Path) -> Questions:
         before += len(turns)
     if not each:
         raise RequestError(f"{path} has no question")
-    return Questions(path, hashlib.sha256(read_file(path)).hexdigest()[:16], each)
+    return Questions(path, hashlib.sha256(data).hexdigest()[:16], each)
 
 
 def turns_of(thing: dict) -> Any:

@@ -39,7 +39,7 @@ from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
 from nanospec.files.checkpoint import Pair
-from nanospec.files.paths import write_atomically
+from nanospec.files.paths import read_file, write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method
 from nanospec.model import GPT
@@ -143,7 +143,8 @@ class Answers:
             path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
-        for number, line in lines_of(path) if path and path.exists() else []:
+        for number, line in (lines_of(path, read_file(path))
+                             if path and path.exists() else []):
             others = line.get("settings")
             if not isinstance(others, dict) or not is_answer(line):
                 raise RequestError(f"{path}, line {number} is no answer of this bench: name "

@@ -86,7 +86,7 @@ class ByLoad(ModelDrafter):
             self.skip(1)
             return nothing_drafted(text)
         if self.new:
-            lag = min(max(lag, self.reader.lag) + self.new, text.tokens.shape[1])
+            lag = lag_after(self.new, lag, self.reader, text)
         self.new = 0
         return super().propose(text, sampling, dice, kv_length, lag)
 
@@ -113,6 +113,13 @@ class ByLoad(ModelDrafter):
         drafted = draft.exist.sum(-1)           # (B,), draft tokens of each text
         self.acceptance.learn(torch.minimum(count + 1, drafted), torch.minimum(count, drafted),
                               torch.zeros_like(drafted))
+
+
+def lag_after(missed: int, lag: int, reader: Any, text: Text) -> int:
+    """The most trailing tokens that a reader's cache may lack after so many in which it read
+    nothing.
+    """
+    return min(max(lag, reader.lag) + missed, text.tokens.shape[1])
 
 
 def nothing_drafted(text: Text) -> Draft:

@@ -4,7 +4,7 @@ Whether it pays depends on the text, on the batch and on what else the machine d
 that was made beforehand can know. The gate compares what it sees: the seconds and the tokens of its
 last rounds with a draft, and the seconds of its last plain steps.
 
-    trial    a few rounds with drafts. If they write more tokens a second than plain steps do, the
+    trial    a few rounds with drafts. If plain steps do not write clearly more tokens a second, the
              gate opens, else it closes
     open     rounds with drafts; now and then a plain step, to see what one takes now
     closed   plain steps, and after a pause another trial. The pause is so long that the trial
@@ -28,7 +28,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.errors import check_has
-from nanospec.methods.lengths.by_load import nothing_drafted
+from nanospec.methods.lengths.by_load import lag_after, nothing_drafted
 from nanospec.text import Text
 
 FIRST = 2               # plain steps before the first trial
@@ -48,8 +48,8 @@ class NeverSlower(Drafter):
 
     mode: "closed", "trial" or "open"; left: its rounds that are left. plain: seconds of plain
     steps. seconds, tokens: of rounds with a draft; those of a text. cost: the seconds that a trial
-    has taken beyond those of plain steps. missed: how many tokens of a
-    text were written while the drafter's model read nothing.
+    has taken beyond those of plain steps. missed: how many tokens of a text were written while the
+    drafter's model read nothing.
     """
 
     learns, looks_around, per_row = "length", True, ("drafter",)
@@ -92,7 +92,7 @@ class NeverSlower(Drafter):
         if hasattr(self.model, "skip"):             # it counts by itself what was missed
             self.model.skip(self.missed)
         elif self.missed and hasattr(self.model, "reader"):
-            lag = min(max(lag, self.model.reader.lag) + self.missed, text.tokens.shape[1])
+            lag = lag_after(self.missed, lag, self.model.reader, text)
         self.missed = 0
         return self.drafter.propose(text, sampling, dice, kv_length, lag)
 
@@ -114,7 +114,7 @@ class NeverSlower(Drafter):
             self.seconds = MEMORY * self.seconds + seconds
             self.tokens = MEMORY * self.tokens + tokens
             if self.mode == "open" and self._loses(WHILE_OPEN):
-                self._close(PAUSE)
+                self._close()
 
     def _forget(self, rows: int) -> None:
         """The batch is of another size: what was measured means nothing."""
@@ -131,7 +131,7 @@ class NeverSlower(Drafter):
         else:
             self.mode, self.left, self.pause = "open", WATCH, PAUSE
 
-    def _close(self, pause: float) -> None:
+    def _close(self, pause: float = PAUSE) -> None:
         self.mode, self.left = "closed", min(max(self.pause, int(pause)), LONGEST)
         self.pause = 2 * self.left
         self.seconds = self.tokens = self.cost = 0.0

@@ -31,6 +31,11 @@ from nanospec.errors import RequestError, check_numbers
 from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
 
 
+def repeated(logits: Tensor, repetition: float) -> Tensor:
+    """What the repetition penalty makes of the logits of tokens that the text has."""
+    return torch.where(logits > 0, logits / repetition, logits * repetition)
+
+
 class Penalised(InSlots):
     """A language model to which a token is worth less if the text has it.
 
@@ -65,8 +70,8 @@ class Penalised(InSlots):
         if attention_mask is None:
             attention_mask = cache.causal_mask(slots, cache.kv.shape[3])
         counts = self._counts(self.kept(cache), attention_mask[:, first:], logits)
-        worth = torch.where(logits > 0, logits / self.repetition, logits * self.repetition)
-        worth = torch.where(counts > 0, worth - self.presence, logits)
+        worth = repeated(logits, self.repetition) - self.presence
+        worth = torch.where(counts > 0, worth, logits)
         return worth - self.frequency * counts
 
     def _counts(self, known: Tensor, seen: Tensor, logits: Tensor) -> Tensor:
