@@ -7,6 +7,7 @@ number, what a known mistake does, then that is what was done wrong; see naming.
 
 import contextlib
 import inspect
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,7 +127,7 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     part, theirs = "contract", {}
     Row.thrown_at.clear()
     try:
-        with clock.limits(), contextlib.redirect_stdout(heard), float64_of_lists():
+        with clock.limits(), contextlib.redirect_stdout(heard), float64_of_lists(), one_seed():
             functions = load(path, exercise, clock)
             for part, test in {"contract": exercise.contract, **exercise.looks, **exercise.tests}.items():
                 found = test(functions)
@@ -172,6 +173,19 @@ def float64_of_lists():
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+@contextlib.contextmanager
+def one_seed():
+    """Code that draws random numbers of its own, where it may not, is told the same at each check."""
+    before = random.getstate()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(before)
 
 
 def stopped(end: TooLong, clock: Clock, exercise: Exercise, where: str) -> tuple[str, str]:

@@ -138,7 +138,6 @@ WRONG = [
      ""),
     (changed(("p_target):", "p_target):\n        p = p.softmax(-1)")), ""),
     (changed((f"(p.log() + {OWN}).argmax()", "p.multinomial(1)")), ""),
-    (changed((DRAFT, "-torch.rand(len(q_draft)).log()")), ""),
     (changed((OWN, "torch.zeros(len(p)).exponential_().log().neg()")), ""),
     (changed((OWN, "noise(len(text) + i).round()")), ""),
     (changed(("p.log()", "p.float().log()"), (OWN, "noise(len(text) + i).half()")), "")]
@@ -150,6 +149,17 @@ def test_wrong_solutions_never_pass_and_what_is_only_slow_is_told(told, source, 
     assert found.failure is not None
     assert not name or found.named == [name] and name in found.failure[1], found
     assert ("speed, not truth" in found.failure[1]) == found.slow == ((source, name) in SLOW), found
+
+
+@pytest.mark.parametrize("chance", ["-torch.rand(len(q_draft)).log()",
+                                    "torch.tensor([__import__('random').random() for _ in q_draft])"])
+def test_noise_of_its_own_for_the_draft_model_is_told_the_same_each_time(told, chance):
+    """Where such an answer fails depends on what it draws, and so on the seed: the text is the target's all the same."""
+    source = changed((DRAFT, chance))
+    torch.manual_seed(5)
+    first = told(22, source)
+    torch.manual_seed(6)
+    assert first.failure is not None and first.named == [] and told(22, source) == first
 
 
 def test_cells_of_the_noise_by_hand():
