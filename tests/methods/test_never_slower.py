@@ -59,7 +59,7 @@ def wound(monkeypatch) -> Clock:
     """A gate that soon tries again, by a clock whose seconds say nothing."""
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock.jumps)
-    for name, rounds_of in (("FIRST", 1), ("TRIAL", 2), ("WATCH", 3), ("PAUSE", 2), ("LONGEST", 3)):
+    for name, rounds_of in (("FIRST", 1), ("WATCH", 3), ("PAUSE", 2), ("LONGEST", 3), ("DOUBT", 1)):
         monkeypatch.setattr(never_slower, name, rounds_of)
     return clock
 
@@ -124,7 +124,7 @@ def test_requests_come_and_go(wound):
     while not all(request.done for request in requests):
         server.step()
         sizes.add((gate.rows, gate.mode))
-    assert {rows for rows, _ in sizes} == {1, 2, 3} and {mode for _, mode in sizes} == {"closed", "trial", "open"}
+    assert {rows for rows, _ in sizes} == {1, 2, 3} and {mode for _, mode in sizes} == {"closed", "open"}
     for request in requests:
         assert request.tokens == list(generate(TARGET, request.ids, request.max_new_tokens, temperature=0))
 

@@ -4,11 +4,14 @@ Whether it pays depends on the text, on the batch and on what else the machine d
 that was made beforehand can know. The gate compares what it sees: the seconds and the tokens of its
 last rounds with a draft, and the seconds of its last plain steps.
 
-    trial    a few rounds with drafts. If plain steps do not write clearly more tokens a second, the
-             gate opens, else it closes
     open     rounds with drafts; now and then a plain step, to see what one takes now
-    closed   plain steps, and after a pause another trial. The pause is so long that the trial
-             before has cost a hundredth of it; it doubles with every trial that fails
+    closed   plain steps, and after a pause it opens again. The pause is so long that what the open
+             gate has lost is a hundredth of it; it doubles every time the gate closes soon
+
+It closes where plain steps write more tokens a second. A few rounds say little, because some drafts
+are lucky: after n rounds it takes 1 + 4 / n times as many. So a gate that should stay open seldom
+closes, and one that should not loses about the time of four plain steps before it does, whether
+speculation is hopeless or only a little slower.
 
 llama.cpp, SGLang and TensorRT-LLM have switches of this kind.
 
@@ -31,30 +34,28 @@ from nanospec.errors import check_has
 from nanospec.methods.lengths.by_load import lag_after, nothing_drafted
 from nanospec.text import Text
 
-FIRST = 2               # plain steps before the first trial
-TRIAL = 4               # rounds of a trial; in the first of them a draft model reads what it missed
+FIRST = 2               # plain steps before it opens
 WATCH = 96              # rounds of an open gate up to a plain step
-PAUSE, LONGEST = 64, 1024               # plain steps before the next trial, at least and at most
-SHARE = 0.01            # of a pause that a trial may have cost
+PAUSE, LONGEST = 64, 1024               # plain steps before it opens again, at least and at most
+SHARE = 0.01            # of a pause that an open gate may have lost
 LAST = 5                # plain steps, of whose seconds the median counts
-MEMORY = 0.97           # what a round with a draft still weighs when the next one is over
-# How much quicker plain steps have to be for the gate to close: after a trial, which says little,
-# and while it is open.
-AFTER_TRIAL, WHILE_OPEN = 1.2, 1.03
+MEMORY = 0.98           # what a round with a draft still weighs when the next one is over
+DOUBT = 4.0             # as said above
 
 
 class NeverSlower(Drafter):
     """Drafts what `drafter` drafts, or nothing. To learn the time it waits for the device.
 
-    mode: "closed", "trial" or "open"; left: its rounds that are left. plain: seconds of plain
-    steps. seconds, tokens: of rounds with a draft; those of a text. cost: the seconds that a trial
-    has taken beyond those of plain steps. missed: how many tokens of a text were written while the
-    drafter's model read nothing.
+    mode: "closed" or "open"; left: its rounds that are left. plain: seconds of plain steps.
+    seconds, tokens: of rounds with a draft, those of a text; rounds: how many these are, older ones
+    count for less. cost: the seconds that an open gate has taken beyond those of plain steps.
+    missed: how many tokens of a text were written while the drafter's model read nothing.
     """
 
     learns, looks_around, per_row = "length", True, ("drafter",)
     seconds: float
     tokens: float
+    rounds: float
 
     def __init__(self, drafter: Drafter):
         check_has("what is behind the gate", drafter, "a drafter", "propose", "most")
@@ -85,7 +86,7 @@ class NeverSlower(Drafter):
         if not self.left:
             self._go_on()
         self.left -= 1
-        self.drafts = self.mode == "trial" or self.mode == "open" and self.left > 0
+        self.drafts = self.mode == "open" and self.left > 0
         self.began, self.usual = perf_counter(), not self.missed
         if not self.drafts:
             return nothing_drafted(text)
@@ -111,31 +112,26 @@ class NeverSlower(Drafter):
             return
         self.cost += seconds - tokens * median(self.plain)
         if self.usual:
+            self.rounds = MEMORY * self.rounds + 1
             self.seconds = MEMORY * self.seconds + seconds
             self.tokens = MEMORY * self.tokens + tokens
-            if self.mode == "open" and self._loses(WHILE_OPEN):
+            if self.seconds > (1 + DOUBT / self.rounds) * median(self.plain) * self.tokens:
                 self._close()
 
     def _forget(self, rows: int) -> None:
         """The batch is of another size: what was measured means nothing."""
-        self.rows, self.plain = rows, deque[float](maxlen=LAST)
-        self.mode, self.left, self.pause = "closed", FIRST, PAUSE
-        self.seconds = self.tokens = self.cost = 0.0
+        self.plain, self.pause, self.rows = deque[float](maxlen=LAST), PAUSE, rows
+        self.mode, self.left = "closed", FIRST
+        self.seconds = self.tokens = self.rounds = self.cost = 0.0
 
     def _go_on(self) -> None:
-        """The mode is over, and another one begins."""
-        if self.mode == "closed":
-            self.mode, self.left = "trial", TRIAL
-        elif self.mode == "trial" and self._loses(AFTER_TRIAL):
-            self._close(self.cost / median(self.plain) / SHARE)
-        else:
-            self.mode, self.left, self.pause = "open", WATCH, PAUSE
+        """What is left of the mode is over: the gate opens, or it has stayed open for long."""
+        if self.mode == "open":
+            self.pause = PAUSE
+        self.mode, self.left = "open", WATCH
 
-    def _close(self, pause: float = PAUSE) -> None:
-        self.mode, self.left = "closed", min(max(self.pause, int(pause)), LONGEST)
+    def _close(self) -> None:
+        lost = self.cost / median(self.plain)
+        self.mode, self.left = "closed", min(max(self.pause, int(lost / SHARE)), LONGEST)
         self.pause = 2 * self.left
-        self.seconds = self.tokens = self.cost = 0.0
-
-    def _loses(self, margin: float) -> bool:
-        """Whether plain steps write so many times as many tokens a second."""
-        return self.seconds > margin * median(self.plain) * self.tokens
+        self.seconds = self.tokens = self.rounds = self.cost = 0.0
