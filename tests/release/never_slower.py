@@ -25,8 +25,8 @@ from nanospec.speculate import speculate
 PROMPT, NEW = 16, 470
 SETTINGS = [(model, drafter, gamma, rows, temperature)
             for model, drafter, gamma, rows, temperatures in [
-                ("gpt", "chain", 4, 1, (0, 1)), ("prefix", "chain", 4, 1, (0, 0.8, 1)), ("prefix", "chain", 16, 1, (1,)),
-                ("prefix", "hybrid", 16, 1, (0, 1)), ("none", "suffix", 16, 1, (0, 1)),
+                ("gpt", "chain", 4, 1, (0, 1)), ("prefix", "chain", 4, 1, (0, 0.8, 1)),
+                ("prefix", "chain", 16, 1, (1,)), ("prefix", "hybrid", 16, 1, (0, 1)), ("none", "suffix", 16, 1, (0, 1)),
                 ("gpt", "dynamic-tree", None, 1, (1,)), ("prefix", "tree", None, 1, (0,)),
                 ("useless", "chain", 4, 1, (0, 1)), ("useless", "dynamic-tree", None, 1, (1,)),
                 ("prefix", "chain", 4, 4, (0, 1)), ("prefix", "chain", 4, 16, (0, 1)), ("useless", "chain", 4, 4, (1,))]
@@ -39,7 +39,7 @@ def seconds_of(target, drafter, prompts: list[list[int]], temperature: float, se
     if len(prompts) > 1:
         server = Server(target, drafter or NoDraft(), len(prompts))
         for number, ids in enumerate(prompts):
-            server.submit(ids, NEW, temperature=temperature, seed=seed + number)
+            server.submit(ids, max_new_tokens=NEW, temperature=temperature, seed=seed + number)
         while server.running or server.waiting:
             server.step()
     elif drafter:
@@ -52,7 +52,7 @@ def seconds_of(target, drafter, prompts: list[list[int]], temperature: float, se
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=4)
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 16], help="only settings of so many texts at once")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 16], help="texts at once")
     args = parser.parse_args()
     torch.set_num_threads(1)
     gpt, prefix = load_pair(), load_pair(draft_model="prefix")
@@ -75,7 +75,7 @@ def main() -> None:
             for i in [0, 1, 2][turn % 3:] + [0, 1, 2][:turn % 3]:
                 spent[i] += seconds_of(target, makers[i](), texts, temperature, 100 * turn)
         plain, alone, gated = (args.turns * rows * NEW / seconds for seconds in spent)
-        print(f"| {name} | {drafter}{f' {gamma}' if gamma else ''} | {rows} | {temperature} | {plain:.0f} | {alone:.0f} | {gated:.0f} | "
+        print(f"| {name} | {drafter} {gamma or ''} | {rows} | {temperature} | {plain:.0f} | {alone:.0f} | {gated:.0f} | "
               f"{gated / max(plain, alone):.3f} |", flush=True)
 
 
