@@ -26,7 +26,8 @@ PROMPT, NEW = 16, 470
 SETTINGS = [(model, drafter, gamma, rows, temperature)
             for model, drafter, gamma, rows, temperatures in [
                 ("gpt", "chain", 4, 1, (0, 1)), ("prefix", "chain", 4, 1, (0, 0.8, 1)),
-                ("prefix", "chain", 16, 1, (1,)), ("prefix", "hybrid", 16, 1, (0, 1)), ("none", "suffix", 16, 1, (0, 1)),
+                ("prefix", "chain", 16, 1, (1,)), ("prefix", "hybrid", 16, 1, (0, 1)),
+                ("none", "suffix", 16, 1, (0, 1)),
                 ("gpt", "dynamic-tree", None, 1, (1,)), ("prefix", "tree", None, 1, (0,)),
                 ("useless", "chain", 4, 1, (0, 1)), ("useless", "dynamic-tree", None, 1, (1,)),
                 ("prefix", "chain", 4, 4, (0, 1)), ("prefix", "chain", 4, 16, (0, 1)), ("useless", "chain", 4, 4, (1,))]
@@ -75,8 +76,8 @@ def main() -> None:
             for i in [0, 1, 2][turn % 3:] + [0, 1, 2][:turn % 3]:
                 spent[i] += seconds_of(target, makers[i](), texts, temperature, 100 * turn)
         plain, alone, gated = (args.turns * rows * NEW / seconds for seconds in spent)
-        print(f"| {name} | {drafter} {gamma or ''} | {rows} | {temperature} | {plain:.0f} | {alone:.0f} | {gated:.0f} | "
-              f"{gated / max(plain, alone):.3f} |", flush=True)
+        print(f"| {name} | {drafter} {gamma or ''} | {rows} | {temperature} | {plain:.0f} | {alone:.0f} | "
+              f"{gated:.0f} | {gated / max(plain, alone):.3f} |", flush=True)
 
 
 if __name__ == "__main__":
