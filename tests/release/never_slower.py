@@ -1,5 +1,5 @@
 """Is a drafter behind the gate as fast as the better of plain decoding and the drafter alone? Twenty settings of the
-shipped pair, by the clock. To be run by hand, on a machine that does nothing else; 25 minutes on one thread.
+shipped pair, by the clock. To be run by hand, on a machine that does nothing else; some forty minutes on one thread.
 
     python -m tests.release.never_slower [--turns 4] [--rows 1 4]
 
