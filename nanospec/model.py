@@ -231,14 +231,13 @@ class GPT(nn.Module):
         logits = self.head(self.norm(x if scored is None else x[:, T - scored:]))   # (B, T, V)
         return (logits, hidden) if layers else logits
 
-    def through(self, x: Tensor, call: Call, layers: Sequence[int] = (), first: int = 0,
-                end: int | None = None) -> tuple[Tensor, Tensor | Any]:
-        """x (B, T, C) through the blocks from `first` on, up to but not including `end`: (B, T, C).
-
-        And the hidden states after `layers`, (B, T, len(layers), C); None without layers.
+    def through(self, x: Tensor, call: Call,
+                layers: Sequence[int] = ()) -> tuple[Tensor, Tensor | Any]:
+        """x (B, T, C) through all blocks: (B, T, C). And the hidden states after `layers`,
+        (B, T, len(layers), C); None without layers.
         """
         found = {}
-        for layer, block in list(enumerate(self.blocks))[first:end]:
+        for layer, block in enumerate(self.blocks):
             x = block(x, call, layer)
             if layer in layers:
                 found[layer] = x

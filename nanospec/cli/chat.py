@@ -30,7 +30,6 @@ from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.clock import clocked
 from nanospec.files.sources import source_of
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.settings import GAMMA
@@ -110,7 +109,7 @@ class Chat:
         context = min(asked.context or CONTEXT, pair.target.config.context)
         self.seed = asked.seed or 0
         gate = NeverSlower(made) if asked.seed is None else made
-        self.talk = Conversation(target_for(pair.target, made), gate, context)
+        self.talk = Conversation(pair.target, gate, context)
         self.most = asked.max_new_tokens or max(1, min(ANSWER, context // 4))
         self.turn = 0
         self.begin()

@@ -37,7 +37,6 @@ from nanospec.fast.clock import ClockedDrafter, clocked
 from nanospec.files.paths import write_atomically, write_json
 from nanospec.generate import generate
 from nanospec.judge.texts import Task, judge_texts
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import RULES
 from nanospec.methods.settings import GAMMA
 from nanospec.speculate import speculate, tokens_of
@@ -168,7 +167,7 @@ class Demo(Chosen):
                 view.plain.append(token)
                 view.plain_seconds.append(seconds)
                 redraw()
-            rounds = speculate(target_for(target, drafter), drafter, self.ids, **request,
+            rounds = speculate(target, drafter, self.ids, **request,
                                rule=RULES[self.asked.rule], dice=dice)
             for done, seconds in clocked(rounds):
                 drafting = 0.0 if compiler else drafter.seconds

@@ -17,7 +17,6 @@ from torch import Tensor
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.model import GPT
@@ -146,6 +145,6 @@ def round_seconds(target: GPT, draft_model: Any) -> float:
     if draft_model is None:
         return step_seconds(target, DRAFTED + 1, prompt, repeats=ROUNDS - 2, warm_up=2)
     drafter = ModelDrafter(draft_model, longest_chain(draft_model, DRAFTED))
-    rounds = speculate(target_for(target, drafter), drafter, [0] * prompt, prompt)
+    rounds = speculate(target, drafter, [0] * prompt, prompt)
     _, seconds = timed(islice(rounds, ROUNDS))
     return median(seconds[2:] or seconds)

@@ -17,7 +17,6 @@ from nanospec.methods.copies.lookahead import Lookahead
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.copies.token_recycling import TokenRecycling
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.lengths.by_load import ByLoad
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
@@ -135,6 +134,6 @@ def method_of(target: LanguageModel, draft_model: Any, drafter: str = "chain", r
 
     def run(ids: Sequence[int], **request) -> Iterator[Round]:
         used = make()
-        return speculate(target_for(target, used), used, ids, **{"rule": RULES[rule]} | request)
+        return speculate(target, used, ids, **{"rule": RULES[rule]} | request)
 
     return Method(drafter, rule, make().most, make, run)

@@ -5,7 +5,7 @@ import torch
 
 from lessons.oracles import Mixture
 from lessons.recurrent import small_recurrent
-from nanospec.methods.draft_models.early_exit import ExitModel, ContinuingTarget
+from nanospec.methods.draft_models.early_exit import ExitModel
 from nanospec.methods.models.grammar import Constrained, Grammar
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.methods.models.penalties import Penalised
@@ -14,12 +14,10 @@ from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS
 
 GPT = small_gpt(11, 3, 1)
-EXIT = small_learned("early_exit", GPT)
 MODELS = {
     "table": TableModel(11, 4, zeros=0),
     "mixture": Mixture(TableModel(11, 4, zeros=0), TableModel(11, 7, zeros=0), lambda q, p: (q + 2 * p) / 3),
-    "first blocks": ExitModel(EXIT),
-    "target of first blocks": ContinuingTarget(EXIT.reader(2)),
+    "first blocks": ExitModel(small_learned("early_exit", GPT)),
     "ragged": Ragged(GPT, None),
     "grammar": Constrained(GPT, Grammar(torch.tensor([[1, 0, *[1] * 9], [0, -1, *[1] * 9]]))),
     "penalties": Penalised(GPT, 1.3, 0.2, 0.5),

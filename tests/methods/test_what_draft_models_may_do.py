@@ -8,7 +8,6 @@ import torch
 from nanospec.cli.options import SHAPE
 from nanospec.errors import NanospecError, RequestError
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, method_of
 from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.methods.trees.dynamic_tree import DynamicTree
@@ -49,7 +48,7 @@ def test_a_tree_of_a_width_and_depth(name):
     draft_model = small_gpt(8, 1, 2) if name == "gpt" else small_learned(name, TARGET)
     for count, width, depth in (60, 10, 6), (20, 4, 6), (4, 4, 2):
         drafter = DynamicTree(draft_model, count, width, depth)
-        assert len(tokens_of(speculate(target_for(TARGET, drafter), drafter, IDS, 9, seed=1))) == 9
+        assert len(tokens_of(speculate(TARGET, drafter, IDS, 9, seed=1))) == 9
     with pytest.raises(RequestError, match="its size must be as large, got 2"):
         DynamicTree(draft_model, 2, 3, 2)
     grown = SHAPE(json.dumps({"size": 8, "width": 4, "depth": 3}))

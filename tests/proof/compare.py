@@ -22,7 +22,6 @@ from torch import Tensor
 from lessons.oracles import completed, expected_accepted, product_of
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.methods.index import RULES
@@ -167,7 +166,7 @@ class Batch:
     """Texts as rows of one batch, `one_round` after `one_round`. room: tokens that each may grow by."""
 
     def __init__(self, target, drafter: Drafter, prompts: Sequence[Sequence[int]], room: int):
-        self.target, self.drafter = target_for(target, drafter), drafter
+        self.target, self.drafter = target, drafter
         self.text = Text(prompts, room, target.config.vocab_size, target.device)
         self.cache, hidden = prefill(self.target, self.text, drafter.layers)
         drafter.begin(self.text)
@@ -248,7 +247,7 @@ def caches(target, draft_model, drafter: Drafter, prompts, new, rule: Rule | Non
 
     for seed, ids in enumerate(prompts):
         text = list(ids)
-        for done in speculate(target_for(target, drafter), drafter, ids, new, seed=seed, rule=rule, **settings):
+        for done in speculate(target, drafter, ids, new, seed=seed, rule=rule, **settings):
             paths = [[0]]                               # of every node, the nodes from the root to it
             for node, parent in enumerate(done.parents[1:], 1):
                 paths.append([*paths[parent], node] if parent >= 0 else [])

@@ -15,7 +15,6 @@ from nanospec.draft import Drafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, method_of
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit
@@ -123,7 +122,7 @@ def uniforms(name: str, rule: str) -> Found:
         drafter = drafter_of(name, target, draft_model, **setting)
         dice = Ledger([5])
         with only_these_are_random(dice):
-            done = list(speculate(target_for(target, drafter), drafter, [1, 0, 1], 20, 0.9, dice=dice,
+            done = list(speculate(target, drafter, [1, 0, 1], 20, 0.9, dice=dice,
                                   rule=RULES[rule]))
         most = len(done) * (drafter.uniforms + drafter.most + 1)
         least = sum(len(round_.tokens) for round_ in done) if rule == "token" else len(done)
@@ -166,7 +165,7 @@ def alone(name: str, rule: str) -> Found:
         ([1], 8, {"top_k": 2, "top_p": 0.95})]              # no two have the same settings
     for temperature in (0, 0.8) if entry_of(name).kind.fixed else (0,):
         drafter = drafter_of(name, GPT4, GPT_DRAFT_MODEL4, **SMALL)
-        server = Server(target_for(GPT4, drafter), drafter, rows=2, rule=RULES[rule])
+        server = Server(GPT4, drafter, rows=2, rule=RULES[rule])
         requests = [server.submit(ids, max_new_tokens=new, temperature=temperature * (1 + seed / 4), seed=seed, **its)
                     for seed, (ids, new, its) in enumerate(asked)]
         wrote: list[list[list[int]]] = [[] for _ in requests]
@@ -188,7 +187,7 @@ def second_request(name: str, rule: str) -> Found:
     """The same drafter writes a second text as a new one would."""
     run, used = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT_MODEL4,
                                                                                        **SMALL)
-    target, wrong = target_for(GPT4, used), 0
+    target, wrong = GPT4, 0
     for ids, seed in (([0, 1, 2, 0, 1], 0), ([2], 1), ([1, 2, 3, 0, 1, 2, 2, 3], 2)):
         mine = list(speculate(target, used, ids, 16, 0.8, seed=seed, rule=RULES[rule]))
         new = list(run(ids, max_new_tokens=16, temperature=0.8, seed=seed))

@@ -10,7 +10,6 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
-from nanospec.methods.draft_models.early_exit import target_for
 from nanospec.methods.index import DRAFTERS, RULES, Options, method_of
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
@@ -50,7 +49,7 @@ def drafter_of(name: str):
 
 def talk_of(name: str, **more) -> Conversation:
     drafter = drafter_of(name)
-    return Conversation(target_for(target_of(name), drafter), drafter, **more)
+    return Conversation(target_of(name), drafter, **more)
 
 
 def plain(name: str, ids: list[int], new: int, **request) -> list[int]:
@@ -60,7 +59,7 @@ def plain(name: str, ids: list[int], new: int, **request) -> list[int]:
 def anew(name: str, ids: list[int], **request) -> list[int]:
     """What a new drafter writes after this text, read as one prompt."""
     drafter = drafter_of(name)
-    return tokens_of(speculate(target_for(target_of(name), drafter), drafter, ids, **request))
+    return tokens_of(speculate(target_of(name), drafter, ids, **request))
 
 
 @pytest.mark.parametrize("name", [*DRAFTERS, *LEARNERS])

@@ -129,7 +129,6 @@ def playing(clock, monkeypatch):
 
     monkeypatch.setattr(demo, "speculate", rounds)
     monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
-    monkeypatch.setattr(demo, "target_for", lambda target, drafter: target)
     monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: SimpleNamespace(coins=[*seeds, device]))
     made = demo.Demo.__new__(demo.Demo)
     made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None, measure=False)

@@ -83,7 +83,6 @@ def test_a_learned_draft_models_step_is_its_part_of_a_chain(monkeypatch):
 def test_a_texts_first_two_rounds_are_the_warm_up(clock, monkeypatch):
     monkeypatch.setattr(clocks, "ModelDrafter", lambda draft_model, gamma: None)
     monkeypatch.setattr(clocks, "longest_chain", lambda draft_model, most: most)
-    monkeypatch.setattr(clocks, "target_for", lambda target, drafter: target)
     target = SimpleNamespace(config=SimpleNamespace(context=64))
     for took, found in ([9, 8, 1, 2, 4, 5, 7, 77], 4), ([9, 5], 7):         # of two rounds both count
         monkeypatch.setattr(clocks, "speculate", lambda *_, took=took: clock.during([None] * len(took), took))

@@ -4,7 +4,7 @@ from nanospec.proof.zoo.plant import bug
 
 STATE = "self.state[self._row, parents.expand_as(tokens)]"
 ELDEST = "self.state[:, :1].expand(-1, tokens.shape[1], *self.state.shape[2:])"
-READER, EXIT = "methods.draft_models.text_reader", "methods.draft_models.early_exit"
+READER = "methods.draft_models.text_reader"
 WHOLE = "methods.draft_models.unrolled"
 MEDUSA, PRUNED, DFLASH = "methods.draft_models.medusa", "methods.draft_models.pruned", "methods.draft_models.dflash"
 
@@ -88,24 +88,10 @@ BLOCKS = [
         ("n, anchors = self.deepest,", "n, anchors = call.steps,"), file=DFLASH),
 ]
 
-EXITS = [
-    bug("a-layer-left-out", "ours", "the target goes on one layer after the exit",
-        "same_greedy: chain of early_exit, token",
-        ("layers, first=self.depth)", "layers, first=self.depth + 1)"),
-        file=EXIT),
-    bug("the-last-row-in-the-first-slot", "ours", "what the draft model has not read goes through the "
-        "first layers in the place of the draft's first node",
-        "same_greedy: chain of early_exit, token",
-        ("cache.length = start + read", "cache.length = start"), file=EXIT),
-    bug("a-shared-cache-moved-twice", "ours", "the owner moves its rows, and so does the draft model",
-        "alone: chain of early_exit, token",
-        ('() if self.shared else ("cache",)', '("cache",)'), file=EXIT),
-]
-
 TREES = [
     bug("children-of-the-row-before", "ours", "a node follows the node before its parent",
         "long_caches: dynamic-tree, token",
         ("numbers = made + 1 + best", "numbers = made + best"), file="methods.trees.dynamic_tree"),
 ]
 
-BUGS = HIDDEN + LOOK + HEADS + VOCABULARY + BLOCKS + EXITS + TREES
+BUGS = HIDDEN + LOOK + HEADS + VOCABULARY + BLOCKS + TREES
