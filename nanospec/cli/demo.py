@@ -167,8 +167,8 @@ class Demo(Chosen):
                 view.plain.append(token)
                 view.plain_seconds.append(seconds)
                 redraw()
-            rounds = speculate(target, drafter, self.ids, **request,
-                               rule=RULES[self.asked.rule], dice=dice)
+            rounds = speculate(target, drafter, self.ids, **request, rule=RULES[self.asked.rule],
+                               dice=dice)
             for done, seconds in clocked(rounds):
                 drafting = 0.0 if compiler else drafter.seconds
                 view.rounds.append(Played(done, dice.coins if dice else (), drafting,

@@ -122,8 +122,7 @@ def uniforms(name: str, rule: str) -> Found:
         drafter = drafter_of(name, target, draft_model, **setting)
         dice = Ledger([5])
         with only_these_are_random(dice):
-            done = list(speculate(target, drafter, [1, 0, 1], 20, 0.9, dice=dice,
-                                  rule=RULES[rule]))
+            done = list(speculate(target, drafter, [1, 0, 1], 20, 0.9, dice=dice, rule=RULES[rule]))
         most = len(done) * (drafter.uniforms + drafter.most + 1)
         least = sum(len(round_.tokens) for round_ in done) if rule == "token" else len(done)
         wrong += len(dice.handed) - len(set(dice.handed)) + (not least <= len(dice.handed) <= most)
@@ -187,9 +186,9 @@ def second_request(name: str, rule: str) -> Found:
     """The same drafter writes a second text as a new one would."""
     run, used = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT_MODEL4,
                                                                                        **SMALL)
-    target, wrong = GPT4, 0
+    wrong = 0
     for ids, seed in (([0, 1, 2, 0, 1], 0), ([2], 1), ([1, 2, 3, 0, 1, 2, 2, 3], 2)):
-        mine = list(speculate(target, used, ids, 16, 0.8, seed=seed, rule=RULES[rule]))
+        mine = list(speculate(GPT4, used, ids, 16, 0.8, seed=seed, rule=RULES[rule]))
         new = list(run(ids, max_new_tokens=16, temperature=0.8, seed=seed))
         wrong += [(r.tokens, r.emitted) for r in mine] != [(r.tokens, r.emitted) for r in new]
     return 3, float(wrong), float(wrong)

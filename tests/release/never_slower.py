@@ -12,9 +12,9 @@ from time import perf_counter
 
 import torch
 
-from nanospec.files.checkpoint import load_pair
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.serve import NoDraft
+from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.never_slower import NeverSlower

@@ -1,4 +1,4 @@
-"""Early exit: the target's own first layers draft, and the rest of it verifies.
+"""Early exit: the target's own first layers draft, and the whole of it verifies.
 
 Zhang et al. 2023, Draft & Verify (arXiv 2309.08168): a part of the target drafts. Elhoushi et al.
 2024, LayerSkip (arXiv 2404.16710): it is the first part.
@@ -6,10 +6,9 @@ Zhang et al. 2023, Draft & Verify (arXiv 2309.08168): a part of the target draft
     h = the target's blocks 1 to E                              read a token, as the target does
     logits = output head of the target (norm(h + mlp(norm(h))))     the MLP is the exit's own
 
-Left out: training the target to be left early (LayerSkip), the target that ships is as it is; and
-one cache for both. In LayerSkip the target goes on where the draft model stopped, so that the first
-blocks read each draft token once. Here the draft model has a cache of its own, like every other
-one, and the target reads everything.
+Left out: training the target to be left early, as LayerSkip does; the target that ships is as it
+is. And one cache for both: in LayerSkip the target goes on where the draft model stopped, so the
+first blocks read each draft token once. Here they read it twice, for two caches.
 """
 
 from collections.abc import Sequence
