@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import torch
 
 from lessons.check import envelope, naming
@@ -178,14 +179,16 @@ def float64_of_lists():
 @contextlib.contextmanager
 def one_seed():
     """Code that draws random numbers of its own, where it may not, is told the same at each check."""
-    before = random.getstate()
+    before, of_numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         random.seed(0)
+        np.random.seed(0)
         try:
             yield
         finally:
             random.setstate(before)
+            np.random.set_state(of_numpy)
 
 
 def stopped(end: TooLong, clock: Clock, exercise: Exercise, where: str) -> tuple[str, str]:

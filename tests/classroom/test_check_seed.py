@@ -152,7 +152,8 @@ def test_wrong_solutions_never_pass_and_what_is_only_slow_is_told(told, source, 
 
 
 @pytest.mark.parametrize("chance", ["-torch.rand(len(q_draft)).log()",
-                                    "torch.tensor([__import__('random').random() for _ in q_draft])"])
+                                    "torch.tensor([__import__('random').random() for _ in q_draft])",
+                                    "torch.tensor(__import__('numpy').random.rand(len(q_draft)))"])
 def test_noise_of_its_own_for_the_draft_model_is_told_the_same_each_time(told, chance):
     """Where such an answer fails depends on what it draws, and so on the seed. The text is the target's."""
     source = changed((DRAFT, chance))
