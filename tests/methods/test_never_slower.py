@@ -2,6 +2,7 @@
 slower than the better of plain decoding and the drafter alone.
 """
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -52,6 +53,18 @@ class Priced:
     def __call__(self, tokens, *its, **more):
         self.clock.now += self.step * (.95 + .05 * tokens.numel())
         return self.model(tokens, *its, **more)
+
+
+class Told(TableModel):
+    """Writes a text that is given, whatever it reads."""
+
+    def __init__(self, ids: list[int]):
+        super().__init__(max(ids) + 1, 0)
+        self.config = replace(self.config, context=len(ids) + 8)
+        self.logits = torch.nn.functional.one_hot(torch.tensor([*ids, *[0] * 8])).log().double()
+
+    def _hash(self, context: list[int]) -> int:
+        return len(context)
 
 
 @pytest.fixture
@@ -114,6 +127,24 @@ def test_it_takes_hardly_longer_than_the_better_of_both(what, monkeypatch):
 
     alone, gated = (seconds_of(one, target, clock, temperature) for one in (drafter(), NeverSlower(drafter())))
     assert gated < min(alone, 500) / .97
+
+
+@pytest.mark.parametrize("repeats", [240, 0, 12])
+def test_copies_are_listened_to_while_it_is_closed(repeats, monkeypatch):
+    """A text that is new for long, and then repeats itself, does not, or does so here and there."""
+    clock, random = Clock(), Random(4)
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    new = [random.choice(range(50)) for _ in range(600)]
+    ids = new[:260] + [*range(50, 60)] * (repeats // 10) if repeats != 12 else [
+        token for at in range(0, 500, 25) for token in [*new[at:at + 13], *range(50, 62)]]
+    target = Priced(Told(ids + new), clock, 1)
+    spent = []
+    for drafter in PromptLookup(4), NeverSlower(PromptLookup(4)):
+        began = clock.now
+        written = tokens_of(speculate(target, drafter, ids[:3], 497, 0))
+        assert written == (ids + new)[3:500]
+        spent.append(clock.now - began)
+    assert spent[1] < min(spent[0], 497) / .97
 
 
 def test_requests_come_and_go(wound):

@@ -14,6 +14,10 @@ closes. One that should not has lost, when it does, about the time of four plain
 token that a round writes, whether speculation is hopeless or only a little slower. Old rounds count
 for less, and all together never for more than fifty: a loss of less than 8% is not seen.
 
+What copies costs hardly anything as long as nobody verifies it. So it goes on while the gate is
+closed, and its first draft token is compared with the token that the target writes. Eight in a row
+that are the same open the gate: the text has begun to repeat itself.
+
 llama.cpp, SGLang and TensorRT-LLM have switches of this kind.
 
 Claim: the text is lossless. Proof: whether a round has a draft was decided before its first draft
@@ -42,6 +46,7 @@ SHARE = 0.01            # of a pause that an open gate may have lost
 LAST = 5                # plain steps, of whose seconds the median counts
 MEMORY = 0.98           # what a round with a draft still weighs when the next one is over
 DOUBT = 4.0             # after n rounds plain steps must be 1 + DOUBT / n times as fast
+RIGHT = 8               # copied tokens in a row that were what the target wrote open the gate
 
 
 class NeverSlower(Drafter):
@@ -51,6 +56,8 @@ class NeverSlower(Drafter):
     seconds, tokens: of rounds with a draft, those of a text; rounds: how many these are, older ones
     count for less. cost: the seconds that an open gate has taken beyond those of plain steps.
     missed: how many tokens of a text were written while the drafter's model read nothing.
+    right, wanted: copied tokens in a row that were right while it was closed, of a batch the mean;
+    and how many of them open it, twice as many each time that this was soon found to be too few.
     """
 
     learns, looks_around, per_row = "length", True, ("drafter",)
@@ -58,12 +65,14 @@ class NeverSlower(Drafter):
     tokens: float
     rounds: float
     cost: float
+    copied: Tensor
 
     def __init__(self, drafter: Drafter):
         check_has("what is behind the gate", drafter, "a drafter", "propose", "most")
         self.drafter, self.most, self.layers = drafter, drafter.most, drafter.layers
         self.rule: Rule | None = drafter.rule
         self.model: Any = getattr(drafter, "other", drafter)    # of a hybrid, what asks the model
+        self.copies = not getattr(drafter, "needs_draft_model", True)
 
     @property
     def uniforms(self) -> int:
@@ -91,6 +100,9 @@ class NeverSlower(Drafter):
         self.drafts = self.mode == "open" and self.left > 0
         self.began, self.usual = perf_counter(), not self.missed
         if not self.drafts:
+            if self.copies:
+                draft = self.drafter.propose(text, sampling, dice, kv_length, lag)
+                self.text, self.copied = text, draft.tokens[:, 1:2]
             return nothing_drafted(text)
         if hasattr(self.model, "skip"):             # it counts by itself what was missed
             self.model.skip(self.missed)
@@ -110,6 +122,8 @@ class NeverSlower(Drafter):
         seconds = perf_counter() - self.began
         if not self.drafts:
             self.missed += 1
+            self._compare()
+        if draft.tokens.shape[1] == 1 and not draft.steps:      # there may be nothing to copy
             self.plain.append(seconds)
             return
         self.cost += seconds - tokens * median(self.plain)
@@ -120,20 +134,32 @@ class NeverSlower(Drafter):
             if self.seconds > (1 + DOUBT / self.rounds) * median(self.plain) * self.tokens:
                 self._close()
 
+    def _compare(self) -> None:
+        """Was the copied token right? The text has been written by now."""
+        if self.copies:
+            # Nothing may have been copied: then the mean is no number, and nothing was right.
+            same = (self.copied == self.text.last(1)[:, :self.copied.shape[1]]).float().mean()
+            self.right = (self.right + 1) * float(same.nan_to_num())
+            if self.right >= self.wanted:
+                self.left = 0
+
     def _forget(self, rows: int) -> None:
         """The batch is of another size: what was measured means nothing."""
         self.plain, self.pause, self.rows = deque[float](maxlen=LAST), PAUSE, rows
-        self.mode, self.left = "closed", FIRST
+        self.mode, self.left, self.right, self.wanted = "closed", FIRST, 0.0, RIGHT
 
     def _go_on(self) -> None:
         """The gate opens, or it has stayed open for long."""
         if self.mode == "closed":
             self.seconds = self.tokens = self.rounds = self.cost = 0.0
         else:
-            self.pause = PAUSE
+            self.pause, self.wanted = PAUSE, RIGHT
         self.mode, self.left = "open", WATCH
 
     def _close(self) -> None:
         lost = self.cost / median(self.plain)
         self.mode, self.left = "closed", min(max(self.pause, int(lost / SHARE)), LONGEST)
         self.pause = 2 * self.left
+        if self.right >= self.wanted:
+            self.wanted *= 2
+        self.right = 0.0
