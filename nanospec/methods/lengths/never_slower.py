@@ -31,12 +31,14 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.errors import check_has
 from nanospec.methods.lengths.by_load import lag_after, nothing_drafted
+from nanospec.speculate import verify
 from nanospec.text import Text
 
 FIRST = 2               # plain steps before it opens
@@ -70,7 +72,7 @@ class NeverSlower(Drafter):
     def __init__(self, drafter: Drafter):
         check_has("what is behind the gate", drafter, "a drafter", "propose", "most")
         self.drafter, self.most, self.layers = drafter, drafter.most, drafter.layers
-        self.rule: Rule | None = drafter.rule
+        self.rule: Rule = self._verify
         self.model: Any = getattr(drafter, "other", drafter)    # of a hybrid, what asks the model
         self.copies = not getattr(drafter, "needs_draft_model", True)
 
@@ -133,6 +135,12 @@ class NeverSlower(Drafter):
             self.tokens = MEMORY * self.tokens + tokens
             if self.seconds > (1 + DOUBT / self.rounds) * median(self.plain) * self.tokens:
                 self._close()
+
+    def _verify(self, draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
+        """The drafter's rule. Of nothing it would make a plain step, too, but a slower one."""
+        if draft.tokens.shape[1] == 1:
+            return torch.zeros_like(draft.tokens[:, 0]), dice.pick(p_target[:, 0])
+        return (self.drafter.rule or verify)(draft, p_target, dice)
 
     def _compare(self) -> None:
         """Was the copied token right? The text has been written by now."""
