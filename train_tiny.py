@@ -51,7 +51,7 @@ from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.files.checkpoint import load_pair, load_saved, save_atomically, save_model
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
-from nanospec.files.ready import available
+from nanospec.files.assembled import available
 from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
 from nanospec.generate import generate
 from nanospec.methods.draft_models.losses import log_probs, total_variation

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nanospec.cli import options
-from nanospec.cli.chosen import keeping, tuned
+from nanospec.cli.prepared import keeping, tuned
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.method_options import (TURNS, check_remember, chosen_drafters, options_of,
                                          read_pair)
@@ -29,7 +29,7 @@ from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.clock import clocked
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.settings import GAMMA
@@ -83,7 +83,7 @@ class Chat:
 
     def __init__(self, asked: argparse.Namespace, console: Console):
         self.asked, self.console = asked, console
-        source = source_of(asked.weights)
+        source = find_source(asked.weights)
         self.name, target = source.path.name, source.target
         if target is None or target.tokenizer.template is None:
             raise RequestError(f"{source.path} has no chat template: it was not made for "

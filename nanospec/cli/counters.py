@@ -45,7 +45,7 @@ class Window(NamedTuple):
     shares: list[float]
 
 
-def count_of(text: str, at: str) -> float:
+def parse_count(text: str, at: str) -> float:
     try:
         value = float(text.rstrip(".,"))
         if 0 <= value < 1e15:

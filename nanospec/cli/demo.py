@@ -24,12 +24,12 @@ from rich.text import Text
 
 from nanospec.cli import options
 from nanospec.cli.bench.measure import Turn, busy, measure_setups
-from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.prepared import DEFAULTS, WORDS, Prepared, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import cost_of_round, per_second, tokens_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
+from nanospec.cli.show.terminal import WIDE, ShownRound, View, legend, save_picture, table
 from nanospec.errors import RequestError
 from nanospec.fast.announce import printable
 from nanospec.fast.autotune import weights_of
@@ -109,7 +109,7 @@ def parsed(argv: Sequence[str] | None) -> Namespace:
     return settled(asked)
 
 
-class Demo(Chosen):
+class Demo(Prepared):
     """One prompt, one pair, one drafter and rule, as they were chosen. The last setup is shown."""
 
     def __init__(self, asked: Namespace):
@@ -171,7 +171,7 @@ class Demo(Chosen):
                                dice=dice)
             for done, seconds in clocked(rounds):
                 drafting = 0.0 if compiler else drafter.seconds
-                view.rounds.append(Played(done, dice.coins if dice else (), drafting,
+                view.rounds.append(ShownRound(done, dice.coins if dice else (), drafting,
                                           seconds - drafting))
                 redraw()
         return view

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
-from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.prepared import DEFAULTS, WORDS, Prepared, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import accepted_lengths, tokens_of_call
 from nanospec.cli.show.terminal import note, show_table
@@ -116,10 +116,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise RequestError("--c and --bonus are for --counters FILE")
     asked = settled(found)
     few_rounds = 4 * ((asked.gamma or GAMMA) + 1)           # if all is accepted
-    show(*run(Chosen(asked, max(NEW, few_rounds), GAMMA)))
+    show(*run(Prepared(asked, max(NEW, few_rounds), GAMMA)))
 
 
-def run(chosen: Chosen) -> tuple[dict, Parts]:
+def run(chosen: Prepared) -> tuple[dict, Parts]:
     """The bench's row of numbers, and what a round is made of; with a line of what is measured."""
     target, draft_model, compiler = chosen.setups[-1]
     method, ids = chosen.method(target, draft_model), chosen.ids

@@ -53,7 +53,7 @@ def cells_of(its: Counters) -> list[list[str]]:
     return cells
 
 
-def said_of(its: Counters) -> tuple[str, str, str]:
+def explained(its: Counters) -> tuple[str, str, str]:
     """The shape in words, what it means, and what to look at first."""
     shape, at = shape_of(its)
     place = its.curve[0] if its.curve else 0
@@ -82,7 +82,7 @@ def show(its: Counters, gamma: int = 0, c: float | None = None) -> None:
         counted = [f"{its.drafts:,.0f} drafts, tokens in each: {its.drafted / its.drafts:.3g} on "
                    "average."]
     show_table(["", its.engine, ""], cells_of(its), " ".join([*counted, *its.notes]))
-    shape, means, first = said_of(its)
+    shape, means, first = explained(its)
     console = Console()
     console.print(Text(f"The shape: {shape}.", "bold"), Text(f"{means} Look first at {first}."),
                   sep="\n")

@@ -10,7 +10,7 @@ from torch import Tensor
 from nanospec.judge.rounding import Read, read, rows
 from nanospec.judge.sequential import MISS
 from nanospec.judge.verdict import own_uniforms, uniform
-from nanospec.methods.models.penalties import repeated
+from nanospec.methods.wrappers.penalties import repeated
 from nanospec.probs import Sampling
 from nanospec.proof.stats import pit
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.cli import chosen, demo
+from nanospec.cli import prepared, demo
 from nanospec.cli.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
@@ -251,7 +251,7 @@ def test_compiled_what_was_seen_is_the_compiled_one_and_both_are_measured(run, e
 
 def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: tmp_path / "file" / "folder")
+    monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "file" / "folder")
     for _ in range(2):
         events.clear()
         status, _, err = run()
@@ -350,12 +350,12 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr("nanospec.cli.chosen.read_pair", None)
+    monkeypatch.setattr("nanospec.cli.prepared.read_pair", None)
     refused(*run(*options), words)
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.chosen.source_of", None)
+    monkeypatch.setattr("nanospec.cli.prepared.find_source", None)
     refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
 
 

@@ -8,9 +8,9 @@ from itertools import count
 import pytest
 import torch
 
-from nanospec.cli import chosen
+from nanospec.cli import prepared
 from nanospec.cli.bench.measure import CallCosts
-from nanospec.cli.chosen import keeping, tuned
+from nanospec.cli.prepared import keeping, tuned
 from nanospec.cli.method_options import options_of
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, quantise, set_up, tuning_of
@@ -60,14 +60,14 @@ def changed(how):
 PARTS = {
     "the target": with_pair(seed=3), "the draft model": with_pair("mlp"), "no draft model": with_pair("none"),
     "a single weight": changed(lambda pair: next(pair.draft_model.parameters()).data[0, :1].add_(1)),
-    "the machine": patched("nanospec.cli.chosen.machine", lambda: "another"),
+    "the machine": patched("nanospec.cli.prepared.machine", lambda: "another"),
     "torch's version": patched("torch.__version__", "9.9.9"),
     "torch's threads": patched("torch.get_num_threads", lambda: 7),
     "device": another(device="cuda:1"), "dtype": another(dtype="float32"), "threads": another(threads=2),
     "the target's data type": changed(lambda pair: pair.target.bfloat16()),
     "the draft model's data type": changed(lambda pair: pair.draft_model.bfloat16()),
     "the target's layout": changed(lambda pair: set_up(pair.target, Tuning(torch.float32, 1, 1))),
-    "this package's version": patched("nanospec.files.earlier.metadata.version", lambda name: "9.9.9")}
+    "this package's version": patched("nanospec.files.kept.metadata.version", lambda name: "9.9.9")}
 
 
 @pytest.mark.parametrize("part", PARTS)

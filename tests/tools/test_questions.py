@@ -174,7 +174,7 @@ BAD = [
 
 @pytest.mark.parametrize("data, words", BAD)
 def test_a_bad_line_is_named_before_any_work(data, words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.speed.source_of", None)
+    monkeypatch.setattr("nanospec.cli.bench.speed.find_source", None)
     (tmp_path / "q.jsonl").write_bytes(data)
     refused(["--prompts", str(tmp_path / "q.jsonl")], words, capsys)
 

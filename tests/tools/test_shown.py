@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nanospec.cli import chat, demo, quantities, why
 from nanospec.cli.show.steps import step_text
-from nanospec.cli.show.terminal import Played, View
+from nanospec.cli.show.terminal import ShownRound, View
 from nanospec.cli.why import Parts
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
 
@@ -46,7 +46,7 @@ def a_view() -> View:
         view.plain.append(LAST)
         view.plain_seconds.append(seconds)
     for done, (seconds, drafting) in zip(ROUNDS, SPENT):
-        view.rounds.append(Played(done, (), drafting, seconds - drafting))
+        view.rounds.append(ShownRound(done, (), drafting, seconds - drafting))
     return view
 
 

@@ -291,7 +291,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     """by-load believes what rounds were measured to cost, and keeps what it learns of them from turn to turn."""
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
     pair = SimpleNamespace(target=target, draft_model="draft")
-    monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
+    monkeypatch.setattr(serve, "find_source", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft_model, most: most - 4)           # of 6
@@ -348,7 +348,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     stood = torch.full((2, 2, 2), .5)
     beta = torch.tensor([[[.25, .5], [.1, .2]], [[.75, 1.0], [.3, .4]]])             # .625 of first draft tokens
     asked = []
-    monkeypatch.setattr(acceptance, "source_of", lambda _: None)
+    monkeypatch.setattr(acceptance, "find_source", lambda _: None)
     monkeypatch.setattr(acceptance, "read_pair", lambda *_: pair)
     monkeypatch.setattr(acceptance, "read_texts", lambda: ([], []))
     monkeypatch.setattr(acceptance, "to_ids", lambda *_: torch.tensor([0, 1, 0, 1, 1, 0, 0, 0, 1]))

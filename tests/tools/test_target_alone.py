@@ -22,7 +22,7 @@ NEEDS = f"needs a draft model, and there is none beside this target: {', '.join(
 def alone(tmp_path, monkeypatch):
     monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
-    monkeypatch.setattr("nanospec.cli.chosen.tuned", lambda *_: "")
+    monkeypatch.setattr("nanospec.cli.prepared.tuned", lambda *_: "")
     monkeypatch.setattr(measure, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     write(tmp_path / "a.gguf")
     return tmp_path / "a.gguf"

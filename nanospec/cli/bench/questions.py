@@ -34,7 +34,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from nanospec.cli.bench.question_file import Question, Questions, lines_of
+from nanospec.cli.bench.question_file import Question, Questions, parse_lines
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
@@ -82,7 +82,7 @@ def prompts_within(questions: Questions, tokenizer: Any, context: int, new: int)
     return [ids_of(tokenizer, one.turns[:1]) for one in questions.each]
 
 
-def writers_of(target: GPT, methods: Iterable[Method], tokenizer: Any,
+def make_writers(target: GPT, methods: Iterable[Method], tokenizer: Any,
                request: dict) -> dict[str, Writer]:
     """Plain decoding and these methods by name. request: as `generate` takes it, besides stop."""
     request = request | {"stop": sorted(tokenizer.ends)}
@@ -143,7 +143,7 @@ class Answers:
             path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
-        for number, line in (lines_of(path, read_file(path))
+        for number, line in (parse_lines(path, read_file(path))
                              if path and path.exists() else []):
             others = line.get("settings")
             if not isinstance(others, dict) or not is_answer(line):

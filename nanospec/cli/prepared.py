@@ -17,8 +17,8 @@ from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, d
                                     fastest, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
-from nanospec.files.earlier import found_before
-from nanospec.files.sources import source_of
+from nanospec.files.kept import kept_or_found
+from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
 PROMPT = 'def find_files(root, suffix):\n    """Yield'
@@ -37,7 +37,7 @@ def settled(asked: Namespace) -> Namespace:
     """
     if asked.drafter:
         check(asked)
-    asked.weights = source_of(asked.weights)
+    asked.weights = find_source(asked.weights)
     named = [asked.drafter] if asked.drafter else []
     asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft_model], "--drafter")
     check(asked)
@@ -65,7 +65,7 @@ def keeping(pair: Pair, asked: Namespace) -> Keep:
     def keep(what: str, find: Callable[[], Any], **about: Any) -> Any:
         tunings = [tuning_of(model)._asdict() for model in pair[:2] if model is not None]
         runs = [{name: str(value) for name, value in tuning.items()} for tuning in tunings]
-        return found_before(key | {"what": what, "runs": runs, **about}, find, asked.measure)
+        return kept_or_found(key | {"what": what, "runs": runs, **about}, find, asked.measure)
     return keep
 
 
@@ -101,7 +101,7 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     return words + "".join(f", draft model in {described(model)}" for model in models[1:])
 
 
-class Chosen:
+class Prepared:
     """new, gamma: how many tokens are written, if the context leaves room, and draft tokens a
     round, where the user asks for no other numbers. What cannot be is refused before anything is
     measured.

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_has, one_line
-from nanospec.methods.models.expression import Expression
-from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
+from nanospec.methods.wrappers.expression import Expression
+from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
 MOST_LOOKS = 10_000_000  # at a character of a token, while a grammar is made: some ten seconds
 MOST_ENTRIES = 2 ** 26  # of a table: half a gigabyte
