@@ -299,9 +299,9 @@ class Training:
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out loss of the first `most` windows, to be kept; and in words."""
         loss = self.held_out_loss(held, most)
-        said = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
+        words = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
             f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
-        return [loss], said
+        return [loss], words
 
     def save(self) -> None:
         """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
@@ -396,10 +396,10 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                                         speed=tokens / max(now - shown_at, 1e-9))
                         shown, shown_at = step, now
                     if looks:
-                        found, said = training.look(held, LOOKED_AT)
+                        found, words = training.look(held, LOOKED_AT)
                         training.history.append((training.phase, step, loss, *found))
                         console.print(f"{training.name:7} step {step:5}/{training.steps}  loss "
-                                      f"{loss:.3f}  {said}  {(now - began) / 60:5.1f} min")
+                                      f"{loss:.3f}  {words}  {(now - began) / 60:5.1f} min")
                     if time.monotonic() - saved_at > SAVE_EVERY:
                         saved_at = time.monotonic()
                         save_if_possible(training, console)

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, parse_count, of_list,
-                                   summed)
+from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, of_list,
+                                   parse_count, summed)
 from nanospec.errors import MOST_NODES, RequestError
 from nanospec.files.paths import read_file
 
@@ -126,8 +126,9 @@ def of_requests(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
         match = re.search(r"\(\s*(\d+) accepted /\s*(\d+) generated\)", line[1])
         if not match:
             raise RequestError(f"{line[0]}: no '(N accepted / N generated)' there")
-        accepted, drafted = (parse_count(its, line[0]) for its in match.groups())
-        windows.append(parse_window(kind, line, accepted, drafted, "mean (?:acceptance length|len) ="))
+        accepted, drafted = (parse_count(number, line[0]) for number in match.groups())
+        length = "mean (?:acceptance length|len) ="
+        windows.append(parse_window(kind, line, accepted, drafted, length))
     return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
@@ -185,9 +186,9 @@ def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
         return (f"Its accept rate, {rate:.2f}, is accepted of drafted in newer versions and counts "
                 "the bonus token on both sides in older ones: which, only --gamma can tell.")
     new, old = (length - 1) / gamma, length / (gamma + 1)
-    fits = [words for its, words in ((new, "accepted of drafted, without the bonus token"),
+    fits = [words for number, words in ((new, "accepted of drafted, without the bonus token"),
                                      (old, "with the bonus token on both sides"))
-            if abs(its - rate) <= ROUGH]
+            if abs(number - rate) <= ROUGH]
     return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) + "." if fits else (
         f"neither {new:.2f}, accepted of drafted, nor {old:.2f}, with the bonus token on both "
         "sides: is --gamma right, and are its drafts chains?"))

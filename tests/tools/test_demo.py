@@ -221,8 +221,8 @@ def events(monkeypatch):
         return measured(*its, repeats=repeats, seen=seen, **more)
 
     written, measured = demo.generate, demo.measure_setups
-    once("look", (chosen, "fastest"))
-    once("careful look", (chosen, "autotune"))
+    once("look", (prepared, "fastest"))
+    once("careful look", (prepared, "autotune"))
     monkeypatch.setattr(demo, "generate", generate)
     monkeypatch.setattr(demo, "measure_setups", measure_setups)
     return found
@@ -363,7 +363,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run,
 def test_a_request_that_this_pair_cannot_answer_is_one_line_before_anything_is_measured(run, monkeypatch, options,
                                                                                         words):
     for name in "autotune", "fastest", "options_of":
-        monkeypatch.setattr(chosen, name, None)
+        monkeypatch.setattr(prepared, name, None)
     refused(*run(*options), words)
 
 

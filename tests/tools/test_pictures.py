@@ -164,8 +164,8 @@ COINS = [[(.25, .5), (.125, .25)], [(.75, .125), (.375, .9)], [(.5, .75), (.625,
          [(.99, 1.0), (.125, .375)]]
 SPENT = [(.031, .011), (.002, .005), (.004, .008), (.001, .003)]        # drafting, and the rest
 PLAIN = [.021, .004, .006, .0045, .0072, .005]
-RUN = run_of("abc", PLAIN, [ShownRound(done, coins, *spent) for done, coins, spent in zip(ROUNDS, COINS, SPENT)], letters,
-             NUMBERS)
+RUN = run_of("abc", PLAIN, [ShownRound(done, coins, *spent) for done, coins, spent in zip(ROUNDS, COINS, SPENT)],
+             letters, NUMBERS)
 
 
 @pytest.fixture

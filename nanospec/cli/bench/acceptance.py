@@ -173,7 +173,8 @@ def by_kind(beta: Tensor, tokens: Tensor,
     found: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
         found.setdefault(kind_of(decode(token)), []).append(value)
-    return {kind: (len(its) / beta.numel(), fmean(its)) for kind, its in sorted(found.items())}
+    return {kind: (len(values) / beta.numel(), fmean(values))
+            for kind, values in sorted(found.items())}
 
 
 def kind_of(text: str) -> str:

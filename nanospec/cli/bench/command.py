@@ -67,7 +67,8 @@ def parser() -> Parser:
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
-        defaults = {name: its.default for name, its in signature(module.run).parameters.items()
+        parameters = signature(module.run).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()
                     if name in OF_THE_BENCH}
         one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],

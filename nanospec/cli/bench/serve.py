@@ -86,10 +86,10 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
                            "of 3"):
                 for name, make in makers.items():
                     turns[name].append(served(pair, make(), count, prompts, arrivals, settings))
-        for name, its in turns.items():
+        for name, runs in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
-                         | {key: None if its[0][key] is None else median(one[key] for one in its)
-                            for key in its[0]})
+                         | {key: None if runs[0][key] is None else median(one[key] for one in runs)
+                            for key in runs[0]})
     come = f"{rate:g} requests a second" if rate else "all at once"
     return found, show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens "
                               f"each, {come}")

@@ -29,8 +29,8 @@ NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "acceptance_length", "busy", "
            "method", "temperature", "setting", "command")
 
 
-def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[ShownRound], decode: Decode,
-           numbers: Mapping) -> dict:
+def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[ShownRound],
+           decode: Decode, numbers: Mapping) -> dict:
     """All that the page knows of a run.
 
     plain_seconds: of each token of plain decoding, the first one's with reading the prompt, as the

@@ -68,6 +68,9 @@ class NeverSlower(Drafter):
     rounds: float
     cost: float
     copied: Tensor
+    left: int
+    right: float
+    wanted: int
 
     def __init__(self, drafter: Drafter):
         check_has("what is behind the gate", drafter, "a drafter", "propose", "most")

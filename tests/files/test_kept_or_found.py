@@ -13,7 +13,7 @@ from nanospec.files.kept import cache_folder, kept_or_found
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Not there yet."""
-    monkeypatch.setattr(earlier, "cache_folder", lambda: tmp_path / "a" / "nanospec")
+    monkeypatch.setattr(kept, "cache_folder", lambda: tmp_path / "a" / "nanospec")
     return tmp_path / "a" / "nanospec"
 
 
@@ -44,7 +44,7 @@ def test_another_version_looks_again(folder, find, monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     for version in lambda _: "0.1", lambda _: "0.2", absent, lambda _: "0.1":
-        monkeypatch.setattr(earlier.metadata, "version", version)
+        monkeypatch.setattr(kept.metadata, "version", version)
         kept_or_found({}, find)
     assert find.times == 3
 
@@ -65,9 +65,9 @@ def test_a_damaged_file_counts_as_none(folder, find, damage):
 def test_where_nothing_can_be_kept_it_is_found_each_time(tmp_path, find, monkeypatch):
     """A folder whose place a file has, a file whose place a folder has, and a user without a home."""
     (tmp_path / "a").write_text("")
-    monkeypatch.setattr(earlier, "cache_folder", lambda: tmp_path / "a" / "nanospec")
+    monkeypatch.setattr(kept, "cache_folder", lambda: tmp_path / "a" / "nanospec")
     assert [kept_or_found({}, find)[0] for _ in range(2)] == [1, 2] and (tmp_path / "a").read_text() == ""
-    monkeypatch.setattr(earlier, "cache_folder", lambda: tmp_path / "b")
+    monkeypatch.setattr(kept, "cache_folder", lambda: tmp_path / "b")
     kept_or_found({}, find)
     file, = (tmp_path / "b").iterdir()
     file.unlink()
@@ -77,7 +77,7 @@ def test_where_nothing_can_be_kept_it_is_found_each_time(tmp_path, find, monkeyp
     def homeless():
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(earlier, "cache_folder", homeless)
+    monkeypatch.setattr(kept, "cache_folder", homeless)
     assert [kept_or_found({}, find)[0] for _ in range(2)] == [6, 7]
 
 
