@@ -104,8 +104,8 @@ def of_list(path: Path, data: bytes, gamma: int, bonus: str) -> Counters:
                            f"{min(lengths)} at least, where --gamma is {gamma}")
     drafts, accepted = len(lengths), sum(lengths)
     tally = Counter(lengths)
-    accepted = accumulate(tally[place] for place in range(gamma, 0, -1))
-    curve = [at_least / drafts for at_least in accepted]
+    judged = accumulate(tally[place] for place in range(gamma, 0, -1))
+    curve = [at_least / drafts for at_least in judged]
     return Counters("a list", 1 + accepted / drafts, accepted / (drafts * gamma),
                     tuple(curve[::-1]), drafts, drafts * gamma,
                     ("Every draft is taken to have had gamma tokens.",))

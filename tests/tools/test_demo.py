@@ -116,7 +116,7 @@ def test_temperature_zero_says_whether_it_was_rounding():
     """By the judge of texts: a token that the target would not write is a bug."""
     target, tokenizer = small_gpt(257, 2, 2), Tokenizer({bytes([b]): b for b in range(256)})
     plain = [*generate(target, [5, 6], 40, 0)]
-    this = SimpleNamespace(asked=SimpleNamespace(temperature=0), ids=[5, 6], setups=[Setup(target, None, None)],
+    this = SimpleNamespace(args=SimpleNamespace(temperature=0), ids=[5, 6], setups=[Setup(target, None, None)],
                            tokenizer=tokenizer)
     text = demo.Demo.difference(this, plain, [*plain[:30], (plain[30] + 1) % 257, *plain[31:]]).plain
     assert "they part at new token 30" in text and "A BUG in B" in text
@@ -406,7 +406,7 @@ def test_the_readmes_picture_says_what_the_program_says():
     view.plain, view.plain_seconds = [1] * 9, [0.1] * 9
     console = Console(file=StringIO(), width=demo.PICTURE_WIDTH)
     temperature = 0.0 if "token for token" in " ".join(lines) else 0.8
-    last = demo.Demo.difference(SimpleNamespace(asked=SimpleNamespace(temperature=temperature)), [1],
+    last = demo.Demo.difference(SimpleNamespace(args=SimpleNamespace(temperature=temperature)), [1],
                                 [1 + (temperature > 0)])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
     said = words_of(console.file.getvalue().splitlines()) - {"waiting"}

@@ -61,7 +61,7 @@ def test_bench(alone, capsys, tmp_path):
     (bench.main, ["speed", "--drafters", "lookup", "hybrid"], f"--drafters hybrid {NEEDS}"),
     (bench.main, ["serve"], f"--drafters chain {NEEDS}")])
 def test_what_needs_a_draft_model_is_refused_before_a_weight_is_read(alone, monkeypatch, capsys, main, argv, words):
-    monkeypatch.setattr("nanospec.files.gguf.weights_of", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("nanospec.files.gguf.load_weights", lambda *_: pytest.fail("weights were read"))
     name, *options = [""] * (main is demo.main) + argv
     assert main([*filter(None, [name]), "--weights", str(alone), "--device", "cpu", *options]) == 2
     out, err = capsys.readouterr()
