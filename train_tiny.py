@@ -51,7 +51,7 @@ from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.files.checkpoint import load_pair, load_saved, save_atomically, save_model
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
-from nanospec.files.ready import available
+from nanospec.files.assembled import available
 from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
 from nanospec.generate import generate
 from nanospec.methods.draft_models.losses import log_probs, total_variation
@@ -299,9 +299,9 @@ class Training:
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out loss of the first `most` windows, to be kept; and in words."""
         loss = self.held_out_loss(held, most)
-        said = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
+        words = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
             f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
-        return [loss], said
+        return [loss], words
 
     def save(self) -> None:
         """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
@@ -396,10 +396,10 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                                         speed=tokens / max(now - shown_at, 1e-9))
                         shown, shown_at = step, now
                     if looks:
-                        found, said = training.look(held, LOOKED_AT)
+                        found, words = training.look(held, LOOKED_AT)
                         training.history.append((training.phase, step, loss, *found))
                         console.print(f"{training.name:7} step {step:5}/{training.steps}  loss "
-                                      f"{loss:.3f}  {said}  {(now - began) / 60:5.1f} min")
+                                      f"{loss:.3f}  {words}  {(now - began) / 60:5.1f} min")
                     if time.monotonic() - saved_at > SAVE_EVERY:
                         saved_at = time.monotonic()
                         save_if_possible(training, console)

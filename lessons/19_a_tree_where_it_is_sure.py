@@ -267,7 +267,7 @@ assert sized_off < 1e-12 and len(AsLargeAsItPays.seen) > 1
 #    confident nodes always form a tree, and what a call costs says how many of them pay.
 # 2. The confidence chooses and never judges. Nothing is drawn, so every q_draft is one-hot and the
 #    text is exact.
-# 3. Chosen tokens are good at T = 0. At T = 1, drawn ones are accepted more often.
+# 3. Prepared tokens are good at T = 0. At T = 1, drawn ones are accepted more often.
 #
 # ## Change this and run again
 #

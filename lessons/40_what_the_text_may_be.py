@@ -24,9 +24,9 @@ from nanospec import ModelDrafter
 from nanospec.cli.quantities import betas_of
 from nanospec.files import load_pair
 from nanospec.methods.index import method_of
-from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of
-from nanospec.methods.models.grammar_drafter import GrammarDrafter
-from nanospec.methods.models.penalties import Penalised
+from nanospec.methods.wrappers.grammar import Constrained, Grammar, grammar_of
+from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
+from nanospec.methods.wrappers.penalties import Penalised
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, walk
@@ -196,7 +196,7 @@ assert off["each node its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.val
 # | a path is accepted | moves to the end of the text | moves along |
 # | a request moves in a server | moves with its row of the batch | moves along |
 #
-# `Constrained` (nanospec/methods/models/grammar.py) wraps a model in this way, and no drafter or
+# `Constrained` (nanospec/methods/wrappers/grammar.py) wraps a model in this way, and no drafter or
 # rule has to know of it. We walk a chain, a tree and copies. (How requests move was the subject of
 # *Many requests*; the tests of this project serve some under a grammar.)
 
@@ -339,7 +339,7 @@ assert bonus_off > 0.001 and first_off < 1e-12
 # better the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
 # (`a-bonus-token-past-the-penalties`: ardanlabs/kronk#788.)
 #
-# `Penalised` (nanospec/methods/models/penalties.py) has all three penalties. It keeps the tokens
+# `Penalised` (nanospec/methods/wrappers/penalties.py) has all three penalties. It keeps the tokens
 # themselves in their slots of the cache, as `Constrained` keeps states, and a node counts the slots
 # that it attends to. There is no counter to be taken back, or to be shared.
 
@@ -427,7 +427,7 @@ table(["grammar", "alpha where there is a choice", "places"],
 # call this *jump-forward* decoding. The target has to read the token, as it has to read any other,
 # and does so in the call that it makes anyway.
 #
-# `GrammarDrafter` (nanospec/methods/models/grammar_drafter.py) drafts all tokens that are forced,
+# `GrammarDrafter` (nanospec/methods/wrappers/grammar_drafter.py) drafts all tokens that are forced,
 # and asks the draft model at the other places. It masks whatever a draft model hands over. So it
 # also takes one that reads the target's hidden states, which no `Constrained` can wrap.
 #

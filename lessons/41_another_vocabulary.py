@@ -24,8 +24,8 @@ from nanospec.cache import Cache
 from nanospec.files import Tokenizer, load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import train
-from nanospec.methods.models.by_string import StringDrafter
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.string_match import StringDrafter
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.model import Config
 from nanospec.probs import residual
 from nanospec.proof.tables import TableModel

@@ -75,7 +75,7 @@ def nothing_is_kept(request, monkeypatch, tmp_path_factory):
     """
     if request.path.parent.name != "core":
         folder = tmp_path_factory.getbasetemp() / "kept" / str(next(COUNT))
-        monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: folder)
+        monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: folder)
 
 
 # What stands in for the clocks while a lesson is tested: no test may pass or fail because of the time it takes.
@@ -105,7 +105,7 @@ def unmeasured(model, dtypes=None, threads=(), seconds=None, packed=True, glance
 @pytest.fixture
 def untuned(monkeypatch):
     """Nothing is tried before it runs: which setting is the fastest is what test_autotune.py asks."""
-    for module in "fast.autotune", "cli.chosen":
+    for module in "fast.autotune", "cli.prepared":
         monkeypatch.setattr(f"nanospec.{module}.fastest", unmeasured)
 
 

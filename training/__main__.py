@@ -36,7 +36,7 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.files.checkpoint import WEIGHTS, load_learned, load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.paths import write_atomically
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.model import GPT
@@ -121,7 +121,7 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
     """The training; what is held out, it knows. The texts are made first, part by part, unless they
     are there; they stay in the folder `texts`.
     """
-    source = source_of(args.weights).target
+    source = find_source(args.weights).target
     if source is None:
         raise RequestError(f"{args.weights} is a pair of ours: name it with --out")
     if not args.text and source.tokenizer.template is None:

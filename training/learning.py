@@ -75,11 +75,11 @@ def files_of(name: str) -> list[str]:
 class LearnedTraining(Training):
     """A draft model for a target that stays as it is. One phase, called as the draft model is."""
 
-    def __init__(self, target: GPT, plan: Plan, *of: Any, loss: str = "lk-hybrid", **more: Any):
+    def __init__(self, target: GPT, plan: Plan, *args: Any, loss: str = "lk-hybrid", **more: Any):
         """loss: one of LOSSES. of, more: as for Training."""
         self.phases, self.files = (plan.name,), files_of(plan.name)
         self.frozen, self.compare = target, LOSSES[loss]
-        super().__init__(plan, *of, **more)
+        super().__init__(plan, *args, **more)
         self.made_of |= {"target": fingerprint(target), "loss": loss}
 
     def new_models(self) -> dict[str, Learned]:

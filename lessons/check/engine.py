@@ -76,7 +76,7 @@ class Exercise(Entry):
     def right(self) -> dict[str, Callable]:
         """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
         source = envelope.opened().get(envelope.RIGHT + self.file, self.answer)
-        return vars(functions_of(source, ANSWERS / self.file, self, Clock()))
+        return vars(find_functions(source, ANSWERS / self.file, self, Clock()))
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**self.right() | mistake.functions)
@@ -107,10 +107,10 @@ class Result:
 
 def load(path: Path, exercise: Exercise, clock: Clock) -> Functions:
     """The exercise's functions as that file has them, each on the clock."""
-    return functions_of(read(path), path, exercise, clock)
+    return find_functions(read(path), path, exercise, clock)
 
 
-def functions_of(source: str | bytes, path: Path, exercise: Exercise, clock: Clock) -> Functions:
+def find_functions(source: str | bytes, path: Path, exercise: Exercise, clock: Clock) -> Functions:
     """Of bytes Python knows the mark of UTF-8, the ends of lines, the coding."""
     names = {"__name__": f"exercise_{exercise.number}", "__file__": str(path), "__builtins__": clock.names()}
     with clock:

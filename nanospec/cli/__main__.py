@@ -44,8 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"nanospec: no command {name!r}: there is {', '.join(MODULES)}", file=sys.stderr)
         return 2
     if name in IN_A_CLONE:
-        here = [Path(__file__).parents[2], Path.cwd(), *Path.cwd().parents]
-        clone = next((folder for folder in here if (folder / IN_A_CLONE[name]).exists()), None)
+        folders = [Path(__file__).parents[2], Path.cwd(), *Path.cwd().parents]
+        clone = next((folder for folder in folders if (folder / IN_A_CLONE[name]).exists()), None)
         if clone is None:
             print(f"nanospec: {IN_A_CLONE[name]} is in the repository: clone it, and say "
                   f"`nanospec {name}` there", file=sys.stderr)

@@ -94,24 +94,28 @@ def wilson(share: float, count: float) -> tuple[float, float]:
     return middle - wide, middle + wide
 
 
-def is_full(its: Counters) -> bool:
+def is_full(counters: Counters) -> bool:
     """Whether all drafts had all places."""
-    return bool(its.drafts and its.drafted and its.drafted >= FULL * its.drafts * len(its.curve))
+    places = len(counters.curve)
+    return bool(counters.drafts and counters.drafted
+                and counters.drafted >= FULL * counters.drafts * places)
 
 
-def shape_of(its: Counters) -> tuple[str, int]:
+def shape_of(counters: Counters) -> tuple[str, int]:
     """A name of SHAPES, and the place, from 1, where it shows; "uneven" and "varied" for what has
     no shape, "" where the counts are too few or by no place.
     """
-    places = [place for place in places_of(its.curve, its.drafts or 0) if place.reached >= FEWEST]
+    places = [place for place in places_of(counters.curve, counters.drafts or 0)
+              if place.reached >= FEWEST]
     if not places:
         return "", 0
-    first, full = places[0], is_full(its)
+    first, full = places[0], is_full(counters)
     if full and min((place.low for place in places[1:]), default=0) > first.high + APART:
         return "low at the first place alone", 1
     if first.high < NONE:
         return "near 0 from the first place on", 1
-    both = places if full else [Place(its.rate or 0, *wilson(its.rate or 0, its.drafted or 0), 0)]
+    rate, drafted = counters.rate or 0, counters.drafted or 0
+    both = places if full else [Place(rate, *wilson(rate, drafted), 0)]
     if all(place.share > ALL and place.low > SURELY for place in both):
         return "1.00 everywhere", 0
     if not full:
@@ -136,15 +140,15 @@ def slope_of(places: Sequence[Place]) -> str:
     return "falls by the same factor at each place" if apart < APART else "uneven"
 
 
-def curve_of(its: Counters, gamma: int) -> tuple[float, ...]:
+def curve_of(counters: Counters, gamma: int) -> tuple[float, ...]:
     """Of all drafts at their full length: the counters' own, or, where there is none, that of the
     one alpha that brings this length by Eq. 1. () if neither is known, or from too few drafts.
     """
-    if its.curve:
-        return its.curve if is_full(its) and (its.drafts or 0) >= FEWEST else ()
-    if not (gamma and its.length):
+    if counters.curve:
+        return counters.curve if is_full(counters) and (counters.drafts or 0) >= FEWEST else ()
+    if not (gamma and counters.length):
         return ()
-    alpha = break_even(its.length, gamma, 0)
+    alpha = break_even(counters.length, gamma, 0)
     return tuple(alpha ** place for place in range(1, gamma + 1))
 
 

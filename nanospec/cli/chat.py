@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from rich.console import Console
 
 from nanospec.cli import options
-from nanospec.cli.chosen import keeping, tuned
+from nanospec.cli.prepared import keeping, tuned
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.method_options import (TURNS, check_remember, chosen_drafters, options_of,
                                          read_pair)
@@ -29,7 +29,7 @@ from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.clock import clocked
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.settings import GAMMA
@@ -71,56 +71,56 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--context", type=options.COUNT, metavar="N",
                         help="tokens of the whole conversation; default: what the model can read, "
                         f"at most {CONTEXT}")
-    asked = parser.parse_args(argv)
-    if asked.gamma and asked.drafter and DRAFTERS[asked.drafter].takes != "gamma":
-        raise RequestError(f"--drafter {asked.drafter} takes no --gamma")
-    check_remember([asked.drafter] if asked.drafter else [], asked.remember)
-    return asked
+    args = parser.parse_args(argv)
+    if args.gamma and args.drafter and DRAFTERS[args.drafter].takes != "gamma":
+        raise RequestError(f"--drafter {args.drafter} takes no --gamma")
+    check_remember([args.drafter] if args.drafter else [], args.remember)
+    return args
 
 
 class Chat:
     """A model, its conversation and messages. told: the conversation's text, special tokens too."""
 
-    def __init__(self, asked: argparse.Namespace, console: Console):
-        self.asked, self.console = asked, console
-        source = source_of(asked.weights)
+    def __init__(self, args: argparse.Namespace, console: Console):
+        self.args, self.console = args, console
+        source = find_source(args.weights)
         self.name, target = source.path.name, source.target
         if target is None or target.tokenizer.template is None:
             raise RequestError(f"{source.path} has no chat template: it was not made for "
                                "conversations")
         self.tokenizer, self.template = target.tokenizer, target.tokenizer.template
         # usually hybrid: a chain, or copies where these write more
-        named = [asked.drafter] if asked.drafter else []
-        drafter, = chosen_drafters(named, source, [asked.draft_model], "--drafter", "hybrid")
-        pair = read_pair(source, asked.device, asked.draft_model)
-        self.sampling = options.sampling_of(asked)
-        most = asked.gamma or most_drafted(drafter, pair.draft_model,
+        named = [args.drafter] if args.drafter else []
+        drafter, = chosen_drafters(named, source, [args.draft_model], "--drafter", "hybrid")
+        pair = read_pair(source, args.device, args.draft_model)
+        self.sampling = options.sampling_of(args)
+        most = args.gamma or most_drafted(drafter, pair.draft_model,
                                            4 if drafter == "chain" else GAMMA)
-        given: dict = {"gamma": most, "remember": asked.remember}
+        given: dict = {"gamma": most, "remember": args.remember}
         # what cannot be is refused before anything is measured
-        method_of(pair.target, pair.draft_model, drafter, asked.rule, **given)
-        keep = keeping(pair, asked)
-        self.how = tuned(pair, asked, keep, rounding=True)
+        method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
+        keep = keeping(pair, args)
+        self.how = tuned(pair, args, keep, rounding=True)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
         given = options_of(pair.target, pair.draft_model, [prompt], [drafter], given, most, keep,
-                           TURNS if asked.measure else FEW, **self.sampling)
-        method = method_of(pair.target, pair.draft_model, drafter, asked.rule, **given)
+                           TURNS if args.measure else FEW, **self.sampling)
+        method = method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
         self.method, made = method.name, method.make()
-        context = min(asked.context or CONTEXT, pair.target.config.context)
-        self.seed = asked.seed or 0
-        gate = NeverSlower(made) if asked.seed is None else made
+        context = min(args.context or CONTEXT, pair.target.config.context)
+        self.seed = args.seed or 0
+        gate = NeverSlower(made) if args.seed is None else made
         self.talk = Conversation(pair.target, gate, context)
-        self.most = asked.max_new_tokens or max(1, min(ANSWER, context // 4))
+        self.most = args.max_new_tokens or max(1, min(ANSWER, context // 4))
         self.turn = 0
         self.begin()
 
     def begin(self) -> None:
         self.talk.go_back(0)
-        system = self.asked.system
+        system = self.args.system
         self.told, self.messages = "", [{"role": "system", "content": system}] if system else []
 
     def greet(self) -> None:
-        note(f"{self.name}: {self.how}; {self.method}, temperature {self.asked.temperature:g}")
+        note(f"{self.name}: {self.how}; {self.method}, temperature {self.args.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
         if can_show_colours(self.console):
             self.console.print(legend(rejected=False).append("   written without a draft"))
@@ -150,7 +150,7 @@ class Chat:
         with interrupts() as pressed:
             seed = (self.seed + self.turn) % SEEDS
             rounds = talk.reply(ids, self.most, **self.sampling, seed=seed,
-                                stop=list(self.tokenizer.ends), rule=RULES[self.asked.rule])
+                                stop=list(self.tokenizer.ends), rule=RULES[self.args.rule])
             for done, seconds in clocked(rounds):
                 stream.take(done)
                 found.append(done)
@@ -183,15 +183,16 @@ class Chat:
         """What the answer took, beside plain decoding here and now; and how much room is left."""
         tokens, talk = tokens_of(rounds), self.talk
         plain = [seconds for _, seconds in clocked(talk.plain_steps(PLAIN, **self.sampling))]
-        its = answer_of(rounds, took, plain)
+        numbers = answer_of(rounds, took, plain)
         cut = len(tokens) == self.most and tokens[-1] not in self.tokenizer.ends
         note(f"cut at {self.most:,} tokens; " * cut
-             + f"{its['acceptance_length']:.2f} tokens per target call, "
-             f"{its['tokens_per_s']:.1f} tokens/s; plain decoding writes "
-             f"{its['baseline_tokens_per_s']:.1f} here: {its['speedup']:.2f} times as fast "
-             f"({its['least']:.2f} to {its['most']:.2f} by its single steps)"
-             + (its["repeated"] > LOOPS) * (f"; the answer repeats itself: {its['repeated']:.0%} "
-                                            f"of its runs of {RUN} tokens stood in it before"))
+             + f"{numbers['acceptance_length']:.2f} tokens per target call, "
+             f"{numbers['tokens_per_s']:.1f} tokens/s; plain decoding writes "
+             f"{numbers['baseline_tokens_per_s']:.1f} here: {numbers['speedup']:.2f} times as fast "
+             f"({numbers['least']:.2f} to {numbers['most']:.2f} by its single steps)"
+             + (numbers["repeated"] > LOOPS) * (
+                 f"; the answer repeats itself: {numbers['repeated']:.0%} of its runs of {RUN} "
+                 "tokens stood in it before"))
         if talk.left < SCARCE * talk.context:
             note(f"{talk.left:,} of {talk.context:,} tokens are left in this conversation; /new "
                  "begins anew")

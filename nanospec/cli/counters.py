@@ -45,7 +45,7 @@ class Window(NamedTuple):
     shares: list[float]
 
 
-def count_of(text: str, at: str) -> float:
+def parse_count(text: str, at: str) -> float:
     try:
         value = float(text.rstrip(".,"))
         if 0 <= value < 1e15:
@@ -79,8 +79,8 @@ def summed(kind: str, windows: Sequence[Window], notes: Sequence[str]) -> Counte
         return Counters(engine, rate=rate, drafted=drafted,
                         notes=("How many drafts there were is not said, so no length is known.",))
     drafts = sum(known)
-    places = max([math.ceil(drafted / drafts - ROUGH), *(len(its.shares) for its in windows)])
-    curve = [sum(its * window.shares[i] for its, window in zip(known, windows)
+    places = max([math.ceil(drafted / drafts - ROUGH), *(len(window.shares) for window in windows)])
+    curve = [sum(drafts_known * window.shares[i] for drafts_known, window in zip(known, windows)
                  if i < len(window.shares)) / drafts for i in range(min(places, MOST_NODES))]
     printed = all(window.shares or not window.accepted for window in windows)
     return Counters(engine, 1 + accepted / drafts, rate, tuple(curve) if printed else (), drafts,
@@ -104,7 +104,8 @@ def of_list(path: Path, data: bytes, gamma: int, bonus: str) -> Counters:
                            f"{min(lengths)} at least, where --gamma is {gamma}")
     drafts, accepted = len(lengths), sum(lengths)
     tally = Counter(lengths)
-    curve = [its / drafts for its in accumulate(tally[place] for place in range(gamma, 0, -1))]
+    judged = accumulate(tally[place] for place in range(gamma, 0, -1))
+    curve = [at_least / drafts for at_least in judged]
     return Counters("a list", 1 + accepted / drafts, accepted / (drafts * gamma),
                     tuple(curve[::-1]), drafts, drafts * gamma,
                     ("Every draft is taken to have had gamma tokens.",))

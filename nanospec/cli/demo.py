@@ -24,12 +24,12 @@ from rich.text import Text
 
 from nanospec.cli import options
 from nanospec.cli.bench.measure import Turn, busy, measure_setups
-from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.prepared import DEFAULTS, WORDS, Prepared, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import cost_of_round, per_second, tokens_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import WIDE, Played, View, legend, save_picture, table
+from nanospec.cli.show.terminal import WIDE, ShownRound, View, legend, save_picture, table
 from nanospec.errors import RequestError
 from nanospec.fast.announce import printable
 from nanospec.fast.autotune import weights_of
@@ -52,9 +52,9 @@ FEW = 16                        # tokens
 
 @command("demo")
 def main(argv: Sequence[str] | None = None) -> None:
-    asked, console = parsed(argv), Console()
-    demo = Demo(asked)
-    if asked.step:
+    args, console = parsed(argv), Console()
+    demo = Demo(args)
+    if args.step:
         return demo.step(console)
     view, method = demo.show(console), demo.method().name
 
@@ -68,16 +68,16 @@ def main(argv: Sequence[str] | None = None) -> None:
         view.plain, tokens_of(it.done for it in view.rounds)))
     typed = shlex.join(["nanospec", "demo", *(sys.argv[2:] if argv is None else argv)])
     try:                        # files first: a stream may be a pipe that nobody reads any longer
-        if asked.save:
+        if args.save:
             save_picture(lambda console: Group(shown(console), after), PICTURE_WIDTH, typed,
-                         asked.save)
-        if asked.json:
-            write_json(asked.json, row)
-        if asked.html:
+                         args.save)
+        if args.json:
+            write_json(args.json, row)
+        if args.html:
             numbers = row | {"method": method, "setting": demo.how, "command": typed}
-            page = page_of(run_of(asked.prompt, view.plain_seconds, view.rounds, demo.decode,
+            page = page_of(run_of(args.prompt, view.plain_seconds, view.rounds, demo.decode,
                                   numbers))
-            write_atomically(asked.html, lambda file: file.write(page.encode()))
+            write_atomically(args.html, lambda file: file.write(page.encode()))
     finally:
         console.print(after if console.is_terminal else Group(shown(console), after))
 
@@ -98,29 +98,29 @@ def parser() -> Parser:
 
 def parsed(argv: Sequence[str] | None) -> Namespace:
     """What was asked for. RequestError for what cannot be."""
-    asked = parser().parse_args(argv)
-    if asked.step and (asked.save or asked.json or asked.html):
+    args = parser().parse_args(argv)
+    if args.step and (args.save or args.json or args.html):
         raise RequestError("--step measures nothing and draws nothing: it goes without --save, "
                            "--json and --html")
-    for option, given in ("--step", asked.step), ("--html", asked.html):
-        if given and (asked.rule != "token" or asked.compile):
+    for option, given in ("--step", args.step), ("--html", args.html):
+        if given and (args.rule != "token" or args.compile):
             raise RequestError(f"{option} shows the coins of --rule token, one for each draft "
                                "token that is tried; in a compiled round they cannot be seen")
-    return settled(asked)
+    return settled(args)
 
 
-class Demo(Chosen):
+class Demo(Prepared):
     """One prompt, one pair, one drafter and rule, as they were chosen. The last setup is shown."""
 
-    def __init__(self, asked: Namespace):
-        super().__init__(asked, NEW, CHAIN if asked.drafter == "chain" else GAMMA)
+    def __init__(self, args: Namespace):
+        super().__init__(args, NEW, CHAIN if args.drafter == "chain" else GAMMA)
 
     def decode(self, ids: list[int]) -> str:
         return printable(self.tokenizer.decode(ids))
 
     def step(self, console: Console) -> None:
         """Round by round; waits for the Enter key where there is a keyboard."""
-        dice = WatchedDice([self.asked.seed], self.asked.device)
+        dice = WatchedDice([self.args.seed], self.args.device)
         rounds = self.method().run(self.ids, **self.request, dice=dice)
         for number, done in enumerate(rounds, 1):
             console.print(step_text(number, done, dice.coins, self.decode))
@@ -137,7 +137,7 @@ class Demo(Chosen):
                     [[[it.drafting + it.rest for it in view.rounds]]])
         row, = measure_setups(self.setups, self.tokenizer, [self.ids],
                               lambda *pair: [self.method(*pair)],
-                              repeats=CAREFUL if self.asked.measure else TURNS,
+                              repeats=CAREFUL if self.args.measure else TURNS,
                               seen=None if len(self.setups) > 1 else seen,
                               what="measuring both again", **self.request)
         return row
@@ -146,13 +146,13 @@ class Demo(Chosen):
         """Both runs, live where there is a terminal, and every coin if there will be a page. A few
         rounds before them, unseen, read the weights into the processor's caches.
         """
-        view, drawn = View(self.asked.prompt, self.decode), perf_counter()
+        view, drawn = View(self.args.prompt, self.decode), perf_counter()
         lines = max(3, console.height - 4 if console.width >= WIDE else console.height // 2 - 4)
         target, draft_model, compiler = self.setups[-1]
         drafter: Any = self.method(target, draft_model).make()
         if not compiler:                                        # no clock can be compiled
             drafter = ClockedDrafter(drafter)
-        dice = WatchedDice([self.asked.seed], self.asked.device) if self.asked.html else None
+        dice = WatchedDice([self.args.seed], self.args.device) if self.args.html else None
         request = self.request | {"compiler": compiler}
         few = min(FEW, request["max_new_tokens"])
         list(self.method(target, draft_model).run(self.ids, **request | {"max_new_tokens": few}))
@@ -167,11 +167,11 @@ class Demo(Chosen):
                 view.plain.append(token)
                 view.plain_seconds.append(seconds)
                 redraw()
-            rounds = speculate(target, drafter, self.ids, **request, rule=RULES[self.asked.rule],
+            rounds = speculate(target, drafter, self.ids, **request, rule=RULES[self.args.rule],
                                dice=dice)
             for done, seconds in clocked(rounds):
                 drafting = 0.0 if compiler else drafter.seconds
-                view.rounds.append(Played(done, dice.coins if dice else (), drafting,
+                view.rounds.append(ShownRound(done, dice.coins if dice else (), drafting,
                                           seconds - drafting))
                 redraw()
         return view
@@ -180,7 +180,7 @@ class Demo(Chosen):
         """Why the two texts differ, or that they do not. At temperature 0 they must agree up to
         rounding; where they do not, judge/texts.py says whether it was that.
         """
-        temperature = self.asked.temperature
+        temperature = self.args.temperature
         if plain[:len(fast)] == fast[:len(plain)]:
             return Text(f"Temperature {temperature:g}: both texts are the same, token for token.",
                         "dim")

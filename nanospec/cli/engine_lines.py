@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, count_of, of_list,
-                                   summed)
+from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, of_list,
+                                   parse_count, summed)
 from nanospec.errors import MOST_NODES, RequestError
 from nanospec.files.paths import read_file
 
@@ -50,7 +50,7 @@ def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]
 
 def field(name: str, line: Line) -> float | None:
     match = re.search(name + NUMBER, line[1])
-    return count_of(match[1], line[0]) if match else None
+    return parse_count(match[1], line[0]) if match else None
 
 
 def needed(name: str, line: Line) -> float:
@@ -60,10 +60,10 @@ def needed(name: str, line: Line) -> float:
     return value
 
 
-def shares_of(kind: str, line: Line) -> list[float]:
+def parse_shares(kind: str, line: Line) -> list[float]:
     """What a line says of each place, if it does. RequestError for what no such shares can be."""
     match = re.search(SHARES[kind.split(",")[0]], line[1])
-    shares = [count_of(share.strip(), line[0]) for share in match[1].split(",")
+    shares = [parse_count(share.strip(), line[0]) for share in match[1].split(",")
               if share.strip()] if match else []
     check_curve(shares, line[0])
     return shares
@@ -76,7 +76,7 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     for at, line in lines:
         if not (match := SERIES.match(line)):
             continue                                        # a comment, or when a counter was made
-        what, labels, value = match[1], match[2] or "", count_of(match[3], at)
+        what, labels, value = match[1], match[2] or "", parse_count(match[3], at)
         if (what, labels) in seen:
             raise RequestError(f"{at}: the same counter again: give one scrape")
         seen.add((what, labels))
@@ -103,14 +103,14 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 
 
 def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
-    windows = [window_of(kind, line, needed("Accepted: ", line), needed("Drafted: ", line),
+    windows = [parse_window(kind, line, needed("Accepted: ", line), needed("Drafted: ", line),
                          "acceptance length: ") for line in lines]
     return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
-def window_of(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
+def parse_window(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
     """How many drafts a line is about follows from its other numbers. length: the name of one."""
-    shares, mean = shares_of(kind, line), field(length, line)
+    shares, mean = parse_shares(kind, line), field(length, line)
     total, off, full = sum(shares), DIGITS * len(shares), drafted / max(1, len(shares))
     if shares and (total - off) * full <= accepted <= (total + off) * full:
         return Window(full, drafted, accepted, shares)      # every draft had all its places
@@ -126,8 +126,9 @@ def of_requests(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
         match = re.search(r"\(\s*(\d+) accepted /\s*(\d+) generated\)", line[1])
         if not match:
             raise RequestError(f"{line[0]}: no '(N accepted / N generated)' there")
-        accepted, drafted = (count_of(its, line[0]) for its in match.groups())
-        windows.append(window_of(kind, line, accepted, drafted, "mean (?:acceptance length|len) ="))
+        accepted, drafted = (parse_count(number, line[0]) for number in match.groups())
+        length = "mean (?:acceptance length|len) ="
+        windows.append(parse_window(kind, line, accepted, drafted, length))
     return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
@@ -142,7 +143,7 @@ def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters
         drafts, some, drafted, accepted = (needed(f"#{what} =", line) for what in (
             "gen drafts", "acc drafts", "gen tokens", "acc tokens"))
         if drafts:
-            shares = shares_of(kind, line) or [some / drafts] * (drafted <= drafts)
+            shares = parse_shares(kind, line) or [some / drafts] * (drafted <= drafts)
             found.append(summed(f"{kind}, {name}", [Window(drafts, drafted, accepted, shares)],
                                 [f"Drafter {name}. {DRAFTED}", SINCE]))
     if not found:
@@ -185,9 +186,9 @@ def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
         return (f"Its accept rate, {rate:.2f}, is accepted of drafted in newer versions and counts "
                 "the bonus token on both sides in older ones: which, only --gamma can tell.")
     new, old = (length - 1) / gamma, length / (gamma + 1)
-    fits = [words for its, words in ((new, "accepted of drafted, without the bonus token"),
+    fits = [words for number, words in ((new, "accepted of drafted, without the bonus token"),
                                      (old, "with the bonus token on both sides"))
-            if abs(its - rate) <= ROUGH]
+            if abs(number - rate) <= ROUGH]
     return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) + "." if fits else (
         f"neither {new:.2f}, accepted of drafted, nor {old:.2f}, with the bonus token on both "
         "sides: is --gamma right, and are its drafts chains?"))

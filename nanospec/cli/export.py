@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
                         "default: %(default)s")
-    asked = parser.parse_args(argv)
-    pair = load_pair(asked.weights, dtype=torch.bfloat16, draft_model=asked.draft_model)
-    name = "" if isinstance(pair.tokenizer, Tokenizer) else str(asked.weights)
-    written = export(pair, asked.out, name, asked.engine)
+    args = parser.parse_args(argv)
+    pair = load_pair(args.weights, dtype=torch.bfloat16, draft_model=args.draft_model)
+    name = "" if isinstance(pair.tokenizer, Tokenizer) else str(args.weights)
+    written = export(pair, args.out, name, args.engine)
     print(printable(f"{' and '.join(map(str, written))} written"))

@@ -57,7 +57,7 @@ def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., in
     """Of main(argv), or main() for the command line's: what it ends with is its own status, or 0;
     2, after one line on the error stream, if it refuses; 130 if Ctrl-C ends it.
     """
-    def of(main: Callable[..., int | None]) -> Callable[..., int]:
+    def wrapped(main: Callable[..., int | None]) -> Callable[..., int]:
         @wraps(main)
         def run(argv: Sequence[str] | None = None) -> int:
             try:
@@ -68,7 +68,7 @@ def command(name: str) -> Callable[[Callable[..., int | None]], Callable[..., in
             except KeyboardInterrupt:
                 return 130
         return run
-    return of
+    return wrapped
 
 
 class Parser(argparse.ArgumentParser):

@@ -10,7 +10,7 @@ from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import Pair, draft_model_of, load_pair
-from nanospec.files.earlier import digest_of
+from nanospec.files.kept import digest_of
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT_MODEL, is_fixed
 from nanospec.methods.settings import GAMMA

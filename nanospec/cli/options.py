@@ -18,7 +18,7 @@ import torch
 from nanospec.errors import MOST_NODES, SEEDS, DeviceError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
-from nanospec.files.ready import available
+from nanospec.files.assembled import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES
@@ -30,7 +30,7 @@ HERE = "cuda" if torch.cuda.is_available() else "cpu"   # commands choose, the l
 def option(what: str, read: Callable[[str], Any],
            holds: Callable[[Any], bool] = lambda value: True) -> Callable[[str], Any]:
     """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
-    def of(text: str) -> Any:
+    def parse(text: str) -> Any:
         try:
             value = read(text)
             if holds(value):
@@ -38,7 +38,7 @@ def option(what: str, read: Callable[[str], Any],
         except (ValueError, TypeError, OSError, OverflowError, RecursionError):
             pass
         raise argparse.ArgumentTypeError(f"must be {what}, got {text[:200]!r}")
-    return of
+    return parse
 
 
 def whole_number(least: int, most: int) -> Callable[[str], int]:
@@ -135,20 +135,21 @@ SAMPLING = {"rule": "token", "top_k": None, "top_p": None, "seed": 0, "device": 
             "dtype": "auto"}
 
 
-def sampling_of(asked: argparse.Namespace) -> dict[str, Any]:
+def sampling_of(args: argparse.Namespace) -> dict[str, Any]:
     """What makes a distribution of logits, as it was asked for."""
-    return {"temperature": asked.temperature, "top_k": asked.top_k, "top_p": asked.top_p}
+    return {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],
                 words: Mapping[str, str], options: Mapping[str, dict] = OPTIONS) -> None:
     """An option for each name. words: a default in words, where it is no number or line itself."""
     for name, default in defaults.items():
-        its, said = options[name], default_in_words(default) or words.get(name)
-        if "choices" in its:
-            its = its | {"metavar": "NAME", "help": f"{its['help']}: {', '.join(its['choices'])}"}
-        more = {"help": "; ".join(filter(None, [its.get("help"), said and f"default: {said}"]))}
-        parser.add_argument("--" + name.replace("_", "-"), default=default, **its | more)
+        about, shown = options[name], default_in_words(default) or words.get(name)
+        if "choices" in about:
+            names = ', '.join(about['choices'])
+            about = about | {"metavar": "NAME", "help": f"{about['help']}: {names}"}
+        more = {"help": "; ".join(filter(None, [about.get("help"), shown and f"default: {shown}"]))}
+        parser.add_argument("--" + name.replace("_", "-"), default=default, **about | more)
 
 
 def default_in_words(default: Any) -> str:
@@ -156,5 +157,5 @@ def default_in_words(default: Any) -> str:
         return "the pair that ships"
     if isinstance(default, tuple):
         return " ".join(map(str, default))
-    said = str(default) if type(default) in (int, float, str) else ""
-    return said if said.isprintable() else ""
+    shown = str(default) if type(default) in (int, float, str) else ""
+    return shown if shown.isprintable() else ""

@@ -70,7 +70,7 @@ def accepted_lengths(rounds: Sequence[float]) -> str:
     """How many draft tokens a round accepts, in a line. rounds: how many accept 0, 1, 2, ..., or in
     which proportion. Example: [1, 0, 3] is "0: 25%  1: 0%  2: 75%".
     """
-    return "  ".join(f"{count}: {its / sum(rounds):.0%}" for count, its in enumerate(rounds))
+    return "  ".join(f"{count}: {times / sum(rounds):.0%}" for count, times in enumerate(rounds))
 
 
 @dataclass
@@ -114,8 +114,8 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
     v = median(fmean(cost.v[len(done.tokens)] for done in rounds) for cost in costs)
     pace = median(per_second(emitted, map(sum, seconds)) for seconds in took)
     overhead = median(median([spent / (cost.seconds * cost.of(done))
-                              for text, its in zip(texts, seconds)
-                              for done, spent in zip(text[1:], its[1:])] or [1.0])
+                              for text, spent_each in zip(texts, seconds)
+                              for done, spent in zip(text[1:], spent_each[1:])] or [1.0])
                       for seconds, cost in zip(took, costs))
     predicted = (speedup(alpha, method.gamma, c, v) if method.drafter == "chain" else
                  median(emitted / sum(map(cost.of, rounds)) for cost in costs))
@@ -181,8 +181,8 @@ def waits_of(arrivals: Sequence[float], first: Sequence[float], last: Sequence[f
     to_first = [then - come for come, then in zip(arrivals, first, strict=True)]
     each = [(end - then) / (count - 1)
             for then, end, count in zip(first, last, counts, strict=True) if count > 1]
-    return {f"{name}_p{part}": quantile(its, part / 100) if its else None
-            for name, its in (("first", to_first), ("each", each)) for part in (50, 99)}
+    return {f"{name}_p{part}": quantile(waits, part / 100) if waits else None
+            for name, waits in (("first", to_first), ("each", each)) for part in (50, 99)}
 
 
 def gain_of(found: Iterable[Mapping], rows: int, method: str) -> float:

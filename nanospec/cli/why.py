@@ -22,7 +22,7 @@ from rich.text import Text
 
 from nanospec.cli import options
 from nanospec.cli.bench.measure import busy, measure, measure_costs
-from nanospec.cli.chosen import DEFAULTS, WORDS, Chosen, settled
+from nanospec.cli.prepared import DEFAULTS, WORDS, Prepared, settled
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import accepted_lengths, tokens_of_call
 from nanospec.cli.show.terminal import note, show_table
@@ -106,25 +106,25 @@ def main(argv: Sequence[str] | None = None) -> None:
     found = parser.parse_args(argv)
     counters, c, bonus = (vars(found).pop(name) for name in ("counters", "c", "bonus"))
     if counters:
-        if others := [name for name, its in DEFAULTS.items()
-                      if name != "gamma" and getattr(found, name) != its]:
+        if others := [name for name, default in DEFAULTS.items()
+                      if name != "gamma" and getattr(found, name) != default]:
             raise RequestError("--counters goes with --gamma, --c and --bonus, not "
                                f"--{others[0].replace('_', '-')}")
         answer(counters, found.gamma or 0, bonus or "", c)
         return
     if c is not None or bonus:
         raise RequestError("--c and --bonus are for --counters FILE")
-    asked = settled(found)
-    few_rounds = 4 * ((asked.gamma or GAMMA) + 1)           # if all is accepted
-    show(*run(Chosen(asked, max(NEW, few_rounds), GAMMA)))
+    args = settled(found)
+    few_rounds = 4 * ((args.gamma or GAMMA) + 1)           # if all is accepted
+    show(*run(Prepared(args, max(NEW, few_rounds), GAMMA)))
 
 
-def run(chosen: Chosen) -> tuple[dict, Parts]:
+def run(prepared: Prepared) -> tuple[dict, Parts]:
     """The bench's row of numbers, and what a round is made of; with a line of what is measured."""
-    target, draft_model, compiler = chosen.setups[-1]
-    method, ids = chosen.method(target, draft_model), chosen.ids
-    request = chosen.request | {"stop": (), "compiler": compiler}
-    note(f"{chosen.how}; {method.name}, temperature {request['temperature']:g}, {TEXTS} texts of "
+    target, draft_model, compiler = prepared.setups[-1]
+    method, ids = prepared.method(target, draft_model), prepared.ids
+    request = prepared.request | {"stop": (), "compiler": compiler}
+    note(f"{prepared.how}; {method.name}, temperature {request['temperature']:g}, {TEXTS} texts of "
          f"{request['max_new_tokens']} tokens, three times")
     list(method.run(ids, **request))                        # the first is slower
     (row, rounds), = measure(target, draft_model, [ids] * TEXTS, [method], **request)
@@ -132,7 +132,7 @@ def run(chosen: Chosen) -> tuple[dict, Parts]:
     if method.drafter == "chain":
         lengths = sorted({*range(1, 1 + longest_chain(draft_model, TRIED)), method.gamma})
         v = measure_costs(target, None, [length + 1 for length in lengths], len(ids),
-                          compiler=compiler, **chosen.sampling).v
+                          compiler=compiler, **prepared.sampling).v
         v_of = {length: v[length + 1] for length in lengths}
     return row, parts_of(row, rounds, v_of)
 

@@ -21,13 +21,13 @@ from torch import Tensor
 from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
 from nanospec.files.eight_bits import rounded, widened
 from nanospec.files.paths import check_claimed, fetched, path_of, write_atomically
-from nanospec.files.ready import available, check_weights, ready
-from nanospec.files.sources import Source, Target, model_at, source_of
+from nanospec.files.assembled import available, check_weights, ready
+from nanospec.files.sources import Source, Target, model_at, find_source
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, Tables, tables_of
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, Tables, tables_of
 from nanospec.model import GPT, Config
 
 WEIGHTS = Path(__file__).parent.parent / "weights"
@@ -238,7 +238,7 @@ def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
     if draft_model not in ("gpt", *LEARNED) and path_of(draft_model).suffix != ".pt":
         raise RequestError(f"no draft model {str(draft_model)!r} here: there are gpt, "
                            f"{', '.join(LEARNED)}, and .pt files")
-    source = source if isinstance(source, Source) else source_of(source)
+    source = source if isinstance(source, Source) else find_source(source)
     folder, foreign, found = source.path, source.target, draft_model_of(source, draft_model)
     if not found and draft_model != "gpt":
         remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \

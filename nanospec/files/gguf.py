@@ -95,12 +95,12 @@ class GGUFFile:
                                 f"{self.value('split.count')} files: llama-gguf-split --merge "
                                 "joins them")
             self.kind = str(self.value("general.architecture"))
-            self.config, self.tokenizer = config_of(self), tokenizer_of(self)
+            self.config, self.tokenizer = parse_config(self), build_tokenizer(self)
 
     def load(self, device="cpu", dtype: torch.dtype = torch.float32) -> GPT:
         """The model, ready to decode. PairError where the weights are not what the file says."""
         with reading(self.path):
-            return assemble(self.config, weights_of(self), str(self.path), device, dtype)
+            return assemble(self.config, load_weights(self), str(self.path), device, dtype)
 
     def value(self, key: str, *default: Any) -> Any:
         """What the file has under this key, where {} is the name of its architecture.
@@ -148,12 +148,12 @@ def gguf_reader(path: Path) -> Any:
     return reader
 
 
-def config_of(file: GGUFFile) -> Config:
+def parse_config(file: GGUFFile) -> Config:
     file.allow("general.architecture", *KINDS)
     channels, heads = file.value("{}.embedding_length"), file.of_layers("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
-    llama3 = scaling_of(file, size or channels // heads)
+    llama3 = parse_scaling(file, size or channels // heads)
     if not 0 < file.value("{}.block_count") <= len(file.reader.tensors):
         raise PairError(f"{file.path} does not have the weights of "
                         f"{file.value('{}.block_count')} layers")
@@ -167,7 +167,7 @@ def config_of(file: GGUFFile) -> Config:
                   **KINDS[file.kind])
 
 
-def scaling_of(file: GGUFFile, head_size: int) -> tuple[float, ...]:
+def parse_scaling(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     """Config.rope_llama3 of a file. PairError where it asks for anything else that this GPT does
     not have.
     """
@@ -215,7 +215,7 @@ def llama3_of(divisors: list[float], theta: float, head_size: int) -> tuple[floa
     return (factor, LOW, HIGH, context) if fits else None
 
 
-def weights_of(file: GGUFFile) -> dict[str, Tensor]:
+def load_weights(file: GGUFFile) -> dict[str, Tensor]:
     """In float32, under the names that they have in a Hugging Face folder."""
     gguf, config = extra("gguf"), file.config
     known = gguf.get_tensor_name_map(gguf.MODEL_ARCH[file.kind.upper()], config.layers)
@@ -242,7 +242,7 @@ def half_apart(weight: Tensor, head_size: int) -> Tensor:
     return pairs.transpose(1, 2).reshape(weight.shape)
 
 
-def tokenizer_of(file: GGUFFile) -> FolderTokenizer:
+def build_tokenizer(file: GGUFFile) -> FolderTokenizer:
     """With the ids that the tokenizer of the model's Hugging Face folder would give."""
     file.allow("tokenizer.ggml.model", "gpt2")
     tokenizers, pre = extra("tokenizers"), file.value("tokenizer.ggml.pre", "default")

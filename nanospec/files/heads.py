@@ -24,7 +24,7 @@ def check_no_head(folder: Path) -> None:
     config = read_json(folder / "config.json")
     names = {*read_json(folder / "model.safetensors.index.json").get("weight_map", ())}
     for path in folder.glob("*.safetensors"):
-        names |= {*header_of(path)}
+        names |= {*read_header(path)}
     if of_a_head(config) or any(OF_A_HEAD.match(name) for name in names):
         raise PairError(HEAD_OF_OTHERS.format(folder))
 
@@ -39,7 +39,7 @@ def of_a_head(config: Any) -> bool:
                 or re.search("eagle|medusa|hydra|speculator|dflash|draftmodel|mtp", names))
 
 
-def header_of(path: Path) -> dict:
+def read_header(path: Path) -> dict:
     """What a safetensors file says before its numbers; {} where that is no table."""
     with open(fetched(path), "rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -39,10 +39,10 @@ def read_packages(names: Iterable[str], held: Sequence[str]) -> list[str]:
     held: the texts that models are judged on.
     """
     judged_on = {line for text in held for line in long_lines(text)}
-    return [text for name in names for text in sources_of(name, judged_on)]
+    return [text for name in names for text in read_sources(name, judged_on)]
 
 
-def sources_of(name: str, judged_on: set[str]) -> Iterator[str]:
+def read_sources(name: str, judged_on: set[str]) -> Iterator[str]:
     """Of one package, up to MOST characters, in an order that is by chance, and always the same."""
     files = []
     with suppress(metadata.PackageNotFoundError):
@@ -86,7 +86,7 @@ class Listed:
         of_comments = dict(re.findall(r"^# (python|tokens) (.+)$", text, re.MULTILINE))
         self.tokens = of_comments.pop("tokens", "")
         wanted |= of_comments
-        installed = {name: version_of(name) for name in wanted}
+        installed = {name: installed_version(name) for name in wanted}
         missing = [name for name in wanted if not installed[name]]
         if missing:
             raise TextError(f"{path} lists {len(missing)} packages that are not installed here, "
@@ -101,7 +101,7 @@ class Listed:
         return "" if found == self.tokens else f"# tokens {found} is not what {self.path} names"
 
 
-def version_of(name: str) -> str:
+def installed_version(name: str) -> str:
     """Of what is installed here, without the name of a build; "" if it is not."""
     with suppress(metadata.PackageNotFoundError):
         return sys.version.split()[0] if name == "python" else metadata.version(name).split("+")[0]

@@ -62,7 +62,7 @@ def is_file(path: Path) -> bool:
     return path.suffix == ".gguf" and not path.is_dir() and path.exists()
 
 
-def source_of(name: str | Path) -> Source:
+def find_source(name: str | Path) -> Source:
     """What is there. Of a target of others, sizes and tokenizer are read, too.
 
     RequestError if nothing is; FileNotFoundError or PairError if it is not whole, or is no model

@@ -196,7 +196,7 @@ class FolderTokenizer:
         if of_tokenizer is None and special.get("eos_token"):
             raise PairError(f"{folder} names the token {one_line(repr(special['eos_token']))}, "
                             "which ends a text, and its tokenizer has no such token")
-        ends = ends_of(folder) + [of_tokenizer] * (of_tokenizer is not None)
+        ends = read_ends(folder) + [of_tokenizer] * (of_tokenizer is not None)
         if not ends:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
                             "its config.json")
@@ -206,13 +206,13 @@ class FolderTokenizer:
         names = [*special.values(), *more_special(config),
                  *more_special(read_json(folder / "special_tokens_map.json"))]
         with refusing(f"{path} cannot be used", PairError):
-            return cls(engine, ends, template_of(folder, config, special), names)
+            return cls(engine, ends, read_template(folder, config, special), names)
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer
 
 
-def ends_of(folder: Path) -> list[int]:
+def read_ends(folder: Path) -> list[int]:
     """The ids that end a text, by generation_config.json and config.json, or PairError."""
     found: list[int] = []
     for name in "generation_config.json", "config.json":
@@ -245,7 +245,7 @@ def named_in(folder: Path) -> tuple[dict, dict[str, str]]:
                     for name, token in special.items() if isinstance(token, str)}
 
 
-def template_of(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:
+def read_template(folder: Path, config: dict, special: dict[str, str]) -> ChatTemplate | None:
     """The chat template of a folder, from chat_template.jinja or tokenizer_config.json, or None.
 
     config, special: as `named_in` returns them. PairError if it cannot be read.

@@ -10,7 +10,7 @@ from torch import Tensor
 from nanospec.judge.rounding import Read, read, rows
 from nanospec.judge.sequential import MISS
 from nanospec.judge.verdict import own_uniforms, uniform
-from nanospec.methods.models.penalties import repeated
+from nanospec.methods.wrappers.penalties import repeated
 from nanospec.probs import Sampling
 from nanospec.proof.stats import pit
 
@@ -136,6 +136,6 @@ def drawn_at(target: Any, cases: Sequence[Case]) -> float | None:
             values[temperature].append(pit(tokens, p_target, p_target, u))
     if sum(len(case.text.tokens) for case in cases) < FEWEST:
         return None
-    fits = {temperature: uniform(its).p_value for temperature, its in values.items()}
+    fits = {temperature: uniform(drawn).p_value for temperature, drawn in values.items()}
     best = max(TEMPERATURES, key=lambda temperature: fits[temperature])
     return best if fits[best] > MISS else None

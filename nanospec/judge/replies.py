@@ -91,10 +91,10 @@ class Way:
     def __init__(self, url: str):
         parts = urlsplit(url)
         host = parts.hostname or ""
-        here = on_this_machine(host)
+        local = on_this_machine(host)
         self.opener = build_opener(Handler, SafeHandler, NoRedirection,
-                                   ProxyHandler({} if here else None))
-        used = not here and parts.scheme in getproxies() and not proxy_bypass(host)
+                                   ProxyHandler({} if local else None))
+        used = not local and parts.scheme in getproxies() and not proxy_bypass(host)
         self.through = " (asked through the proxy that the environment names)" * bool(used)
 
     def post(self, url: str, body: bytes, timeout: float) -> tuple[int, bytes]:

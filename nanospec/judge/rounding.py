@@ -88,7 +88,7 @@ class Compared:
     from 0; there the target's two best tokens are `best`, `gap` apart, and theirs `behind` it.
     """
 
-    said: str
+    verdict: str
     reads: tuple[Read, Read]
     sure: tuple[int, int]
     off: tuple[int | None, int | None]
@@ -107,19 +107,19 @@ def compared(reads: tuple[Read, Read], most: float, sure: tuple[int, int]) -> Co
     """most: what rounding moves. sure: how many tokens of both are certain; no other accuses."""
     a, b = reads
     found = [one.off(BEYOND * most) for one in reads]
-    off = [next((i for i in its if i < end), None) for its, end in zip(found, sure)]
+    off = [next((i for i in where_off if i < end), None) for where_off, end in zip(found, sure)]
     at = parting(a.tokens, b.tokens)
     if None not in off:
-        said = "neither"
+        verdict = "neither"
     elif off != [None, None]:
-        said = "bug"
+        verdict = "bug"
     elif at is None:
-        said = "same"
-    elif any(i < len(one.tokens) - 1 for one, its in zip(reads, found) for i in its):
-        said = "spelling"               # not by its last token, of which a part may be lacking
+        verdict = "same"
+    elif any(i < len(one.tokens) - 1 for one, where_off in zip(reads, found) for i in where_off):
+        verdict = "spelling"               # not by its last token, of which a part may be lacking
     else:
-        said = "close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding"
-    result = Compared(said, reads, sure, (off[0], off[1]), at)
+        verdict = "close" if max(a.behind[at], b.behind[at]) > EXPLAINED * most else "rounding"
+    result = Compared(verdict, reads, sure, (off[0], off[1]), at)
     if at is not None:
         result.best, result.gap = (int(a.best[at, 0]), int(a.best[at, 1])), float(a.gaps[at, 1])
         result.behind = float(a.behind[at]), float(b.behind[at])

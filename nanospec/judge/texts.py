@@ -49,9 +49,9 @@ class Judged:
 
     def __str__(self) -> str:
         lines = [self.line(number, one) for number, one in enumerate(self.each, 1)
-                 if one.said != "same"]
+                 if one.verdict != "same"]
         more = len(lines) - SHOWN
-        counts = Counter(one.said for one in self.each)
+        counts = Counter(one.verdict for one in self.each)
         words = {"same": "alike", "rounding": "parted by rounding", "close": "too close to call",
                  "bug": "where one is off", "neither": "where both are off",
                  "spelling": "where one is off, if its tokens are these"}
@@ -62,7 +62,8 @@ class Judged:
             f"tokens; {self.moved.places} places measured). Up to {EXPLAINED:g} times that is "
             f"called rounding here, from {BEYOND:g} times on it is not.",
             f"{len(self.each)} pairs of texts: "
-            + ", ".join(f"{counts[said]} {words[said]}" for said in words if counts[said]) + ".",
+            + ", ".join(f"{counts[verdict]} {words[verdict]}"
+                        for verdict in words if counts[verdict]) + ".",
             self.verdict])
 
     def line(self, number: int, one: Compared) -> str:
@@ -80,9 +81,10 @@ class Judged:
             if place is not None:
                 words += (f"; {name} is off at token {place}: {self.named(text.tokens[place])} is "
                           f"{float(text.behind[place]):.2g} below the best")
-        return f"{words}: " + {"bug": "more than rounding", "close": "too close to call",
-                               "neither": "more than rounding, in both",
-                               "spelling": "off, if these are its tokens"}.get(one.said, one.said)
+        in_words = {"bug": "more than rounding", "close": "too close to call",
+                    "neither": "more than rounding, in both",
+                    "spelling": "off, if these are its tokens"}
+        return f"{words}: {in_words.get(one.verdict, one.verdict)}"
 
     def named(self, token: int) -> str:
         return f"{printable(self.tokenizer.decode([token]))!r} ({token})"
@@ -105,9 +107,9 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
         for task, both in zip(tasks, ids):
             reads = [read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
                      for text, tokens in zip(task[1:], both)]
-            sure = [certain(text, its, spellings, EXPLAINED * spread.most)
-                    if isinstance(text, str) else len(its.tokens)
-                    for text, its in zip(task[1:], reads)]
+            sure = [certain(text, reading, spellings, EXPLAINED * spread.most)
+                    if isinstance(text, str) else len(reading.tokens)
+                    for text, reading in zip(task[1:], reads)]
             each.append(compared((reads[0], reads[1]), spread.most, (sure[0], sure[1])))
     judged = Judged(0, "", spread, each, dtype, tokenizer)
     judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
@@ -135,7 +137,7 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
             ids: Sequence[list[list[int]]], draft_model: Any) -> tuple[int, str]:
     """(status, in words), of all pairs together."""
     each, spread, dtype = judged.each, judged.moved.most, judged.dtype
-    said = Counter(one.said for one in each)
+    verdicts = Counter(one.verdict for one in each)
     sides = [side for side in (0, 1) if any(one.off[side] is not None for one in each)]
 
     def kind(side: int) -> Kind:
@@ -165,12 +167,12 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
             return 2, f"No verdict: {name} is off by more than rounding, but {why.words}."
         return 1, (f"A BUG in {name}: in {len(found)} of {len(each)} texts it writes what the "
                    f"target in {dtype} does not. The likeliest kind: {why.words}.")
-    if said["close"]:
+    if verdicts["close"]:
         return 3, ("Too few differences to say: where it counts the tokens are further apart than "
                    "rounding was seen to move them, and not far enough for a bug.")
-    if said["spelling"]:
+    if verdicts["spelling"]:
         return 3, "Too little to say: a text may have had other tokens. Give token ids."
-    if said["rounding"]:
-        return 0, (f"ROUNDING: it explains where {said['rounding']} of {len(each)} pairs part, and "
-                   "nothing else is off. (A bug that only turns close calls looks the same.)")
+    if verdicts["rounding"]:
+        return 0, (f"ROUNDING: it explains where {verdicts['rounding']} of {len(each)} pairs part, "
+                   "and nothing else is off. (A bug that only turns close calls looks the same.)")
     return 0, "No difference: the texts are alike as far as both go, and nothing in them is off."

@@ -15,7 +15,7 @@ from nanospec.errors import RequestError
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.grammar import Constrained, grammar_of
+from nanospec.methods.wrappers.grammar import Constrained, grammar_of
 from nanospec.proof.tables import small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import tokens_of

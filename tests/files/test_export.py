@@ -24,7 +24,7 @@ from nanospec.files.tokenizer import END_OF_TEXT, Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.other_tokenizer import OtherTokenizer
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer
 from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -285,7 +285,7 @@ def test_demo_and_bench_run_a_pair_of_folders(pair, tmp_path, capsys, monkeypatc
     """With its own tokenizer; the same text as the pair that it was made of."""
     monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
-    monkeypatch.setattr("nanospec.cli.chosen.tuned", lambda *_: "")
+    monkeypatch.setattr("nanospec.cli.prepared.tuned", lambda *_: "")
     monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 1e-3)
     for name in "target", "draft":

@@ -11,7 +11,7 @@ import torch
 
 from nanospec.cli.bench.command import main as bench
 from nanospec.cli.bench import questions
-from nanospec.cli.bench.beside import folders_of, their_dtype, their_writers
+from nanospec.cli.bench.transformers import write_folders, their_dtype, their_writers
 from nanospec.errors import PairError
 from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
 from nanospec.generate import generate
@@ -450,7 +450,7 @@ def test_whatever_the_bytes_it_is_read_or_refused(tmp_path):
 
 def test_the_bench_names_what_is_missing(transformers, tmp_path, capsys):
     (tmp_path / "target").mkdir()
-    assert bench(["beside", "--weights", str(tmp_path)]) == 2
+    assert bench(["transformers", "--weights", str(tmp_path)]) == 2
     assert "config.json" in capsys.readouterr().err
 
 
@@ -459,7 +459,7 @@ def test_side_by_side_with_transformers(transformers, model, tmp_path):
     for name in ("target", "draft"):
         (tmp_path / name).mkdir()
         write(tmp_path / name, taken_apart(model))
-    folders = folders_of(load_folder(tmp_path / "target"), load_folder(tmp_path / "draft"), tmp_path / "out", 5)
+    folders = write_folders(load_folder(tmp_path / "target"), load_folder(tmp_path / "draft"), tmp_path / "out", 5)
     request = {"max_new_tokens": 15, "temperature": 0.0}
     writers = their_writers(folders, torch.float64, torch.device("cpu"), 4, request)
     assert list(writers) == ["transformers", "transformers, prompt lookup", "transformers, assisted",
@@ -485,7 +485,7 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
         return asked(questions, writers, *more)
 
     monkeypatch.setattr(questions, "ask", ask)
-    assert bench(["beside", *options, "--drafters", "lookup", "suffix", "--json", str(tmp_path / "a.json")]) == 0
+    assert bench(["transformers", *options, "--drafters", "lookup", "suffix", "--json", str(tmp_path / "a.json")]) == 0
     rows, out = json.loads((tmp_path / "a.json").read_text()), capsys.readouterr().out
     assert [row["method"] for row in rows] == ["lookup 4", "suffix 4", "transformers", "transformers, prompt lookup"]
     assert list(texts)[0] == "plain" and all(its == texts["plain"] for its in texts.values())

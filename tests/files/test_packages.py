@@ -10,7 +10,7 @@ import torch
 
 from nanospec.errors import TextError
 from nanospec.files import packages
-from nanospec.files.packages import DEPENDENCIES, Listed, read_packages, version_of, worth_reading
+from nanospec.files.packages import DEPENDENCIES, Listed, read_packages, installed_version, worth_reading
 
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "nanospec" / "weights" / "texts.txt"
@@ -73,16 +73,16 @@ def test_scripts_are_not_read_for_pip_writes_into_them_where_they_are(tmp_path, 
 def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
     path = tmp_path / "list"
     python = sys.version.split()[0]
-    path.write_text(f"# python {python}\n# tokens 3 {'0' * 16}\nrich=={version_of('rich')}    # MIT\n")
+    path.write_text(f"# python {python}\n# tokens 3 {'0' * 16}\nrich=={installed_version('rich')}    # MIT\n")
     listed = Listed(path)
-    assert listed.names == ["rich"] and listed.differs == [] and version_of("torch").count("+") == 0
+    assert listed.names == ["rich"] and listed.differs == [] and installed_version("torch").count("+") == 0
     ids = torch.arange(3, dtype=torch.int32)
     found = listed.compared(ids)
     assert re.fullmatch(rf"# tokens 3 [0-9a-f]{{16}} is not what {re.escape(str(path))} names", found)
     path.write_text(f"rich==1\n{found.split(' is not ')[0]}\n")           # as it can be copied into the file
     assert Listed(path).compared(ids) == "" != Listed(path).compared(ids + 1)
     path.write_text("# python 2.7\nrich==0.1\n")
-    assert Listed(path).differs == [f"rich is {version_of('rich')} here and 0.1 in {path}",
+    assert Listed(path).differs == [f"rich is {installed_version('rich')} here and 0.1 in {path}",
                                     f"python is {python} here and 2.7 in {path}"]
     path.write_text("rich==1\nno-such-a==1\nno-such-b==1\nno-such-c==1\nno-such-d==1\n")
     with pytest.raises(TextError, match="4 packages that are not installed here, no-such-a, no-such-b, no-such-c, .*"

@@ -16,7 +16,7 @@ from nanospec.files import checkpoint, sources
 from nanospec.files.checkpoint import Pair, draft_model_of, load_learned, load_pair, save_learned, save_model
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
-from nanospec.files.sources import Source, can_be_a_name, located, source_of
+from nanospec.files.sources import Source, can_be_a_name, located, find_source
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.generate import generate
@@ -85,7 +85,7 @@ def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
         save_folder(model, folder, 256)
     for folder in tmp_path / "a", tmp_path / "b":
         monkeypatch.setattr(sources, "load_folder", lambda *_: pytest.fail("weights were read"))
-        assert draft_model_of(source_of(folder)) is None                  # no weight was read
+        assert draft_model_of(find_source(folder)) is None                  # no weight was read
         monkeypatch.setattr(sources, "load_folder", load_folder)
         pair = load_pair(str(folder), dtype=torch.float64)
         assert pair.draft_model is None and not pair.note and pair.target.config == model.config
@@ -104,9 +104,9 @@ def test_pairs_are_what_they_were(tmp_path):
     for name, model in zip(("target", "draft"), models):
         save_model(model, ours / f"{name}.pt", BYTES)
     for folder, draft_model in (ours, ours / "draft.pt"), (tmp_path / "theirs", tmp_path / "theirs" / "draft"):
-        source = source_of(folder)
+        source = find_source(folder)
         assert draft_model_of(source) == (draft_model, "gpt") and draft_model_of(source, "mlp") is None
-        assert load_pair(source_of(folder)).draft_model.config.layers == 1
+        assert load_pair(find_source(folder)).draft_model.config.layers == 1
 
 
 def test_a_gguf_file(tmp_path):
@@ -225,9 +225,9 @@ def test_one_of_its_own_goes_first(shipped):
     tokenizer.engine.save(str(shipped / "tokenizer.json"))
     save_folder(target, folder, 2)
     (shipped / "tokenizer.json").rename(folder / "tokenizer.json")
-    assert draft_model_of(source_of(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
+    assert draft_model_of(find_source(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
     save_learned("prefix", Prefix(len(PIECES), 32, [1], 2, 1, 16, 16), folder / "prefix.pt", target)
-    assert draft_model_of(source_of(folder), "prefix") == (folder / "prefix.pt", "prefix")
+    assert draft_model_of(find_source(folder), "prefix") == (folder / "prefix.pt", "prefix")
     assert load_pair(folder, draft_model="prefix").draft_model.layers == (1,)
 
 

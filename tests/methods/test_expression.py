@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from nanospec.errors import RequestError
-from nanospec.methods.models.expression import Expression
+from nanospec.methods.wrappers.expression import Expression
 
 LETTERS = "aB1 \n{,-"
 TEXTS = ["".join(text) for n in range(4) for text in product(LETTERS, repeat=n)]

@@ -13,8 +13,8 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, method_of
-from nanospec.methods.models.expression import Expression
-from nanospec.methods.models.grammar import Constrained, Grammar, grammar_of
+from nanospec.methods.wrappers.expression import Expression
+from nanospec.methods.wrappers.grammar import Constrained, Grammar, grammar_of
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.probs import probs

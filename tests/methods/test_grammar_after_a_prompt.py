@@ -8,7 +8,7 @@ import pytest
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.grammar import Constrained, grammar_of
+from nanospec.methods.wrappers.grammar import Constrained, grammar_of
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import distance, walk
 from nanospec.serving.conversation import Conversation

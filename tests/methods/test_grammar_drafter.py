@@ -5,8 +5,8 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, Entry
-from nanospec.methods.models.grammar import Constrained, Grammar
-from nanospec.methods.models.grammar_drafter import GrammarDrafter
+from nanospec.methods.wrappers.grammar import Constrained, Grammar
+from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate
 from tests.methods import test_grammar

@@ -6,9 +6,9 @@ import torch
 from lessons.oracles import Mixture
 from lessons.recurrent import small_recurrent
 from nanospec.methods.draft_models.early_exit import ExitModel
-from nanospec.methods.models.grammar import Constrained, Grammar
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
-from nanospec.methods.models.penalties import Penalised
+from nanospec.methods.wrappers.grammar import Constrained, Grammar
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.penalties import Penalised
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.ragged import Ragged
 from tests.proof.other_tokenizer import ITS, OURS

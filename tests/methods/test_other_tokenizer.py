@@ -18,8 +18,8 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spelling_of
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
-from nanospec.methods.models.by_string import ReadText, StringDrafter, translated
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.string_match import ReadText, StringDrafter, translated
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of

@@ -7,9 +7,9 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, method_of
-from nanospec.methods.models.grammar import Constrained
-from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
-from nanospec.methods.models.penalties import Penalised
+from nanospec.methods.wrappers.grammar import Constrained
+from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
+from nanospec.methods.wrappers.penalties import Penalised
 from nanospec.probs import probs
 from nanospec.proof.tables import DRAFT_MODEL, TABLE, TableModel, small_gpt, small_learned
 from nanospec.proof.walk import distance, walk

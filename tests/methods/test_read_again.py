@@ -10,7 +10,7 @@ from nanospec.dice import Dice
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths.by_load import ByLoad
-from nanospec.methods.models.by_string import ReadText
+from nanospec.methods.wrappers.string_match import ReadText
 from nanospec.methods.stack import Stack
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt

@@ -9,7 +9,7 @@ from nanospec.cli.options import SHAPE
 from nanospec.errors import NanospecError, RequestError
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, method_of
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.server import Server

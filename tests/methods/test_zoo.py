@@ -18,7 +18,7 @@ from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_draft import ancestors_of, drafts_of
 from nanospec.methods.trees.tree_reader import GPTTreeReader
 from nanospec.proof.zoo import Bug, changed, planted
-from nanospec.proof.zoo.plant import TOKEN, exchanges, functions_of, source_with
+from nanospec.proof.zoo.plant import TOKEN, exchanges, find_functions, source_with
 from nanospec.speculate import one_round, repeated, speculate, verify
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION
 from tests.proof.contract import CONTRACT, pairs_of
@@ -103,7 +103,7 @@ def test_the_surgery_leaves_alone_what_has_the_same_name():
     for name, changed_ in (("cascade-bonus-from-the-target", {"cascade", "cascade.<locals>.judge"}),
                            ("what-was-copied-is-not-read", {"Hybrid.propose"})):
         rule = cascade("v1", 0.3, verify)                   # a closure, alive
-        functions_of.cache_clear()
+        find_functions.cache_clear()
         assert {function.__qualname__ for function, _ in exchanges(NAMED[name])} == changed_ and rule
     keep, = (function for function, _ in exchanges(OfALesson("one", "", "", "", "lessons.cascade", (
         ('"v1": lambda q, p, a: q <', '"v1": lambda q, p, a: p <'),))))

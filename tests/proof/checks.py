@@ -16,8 +16,8 @@ from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.index import DRAFTERS, Options, method_of
 from nanospec.methods.lengths.by_survival import BySurvival
-from nanospec.methods.models.grammar import Constrained, Grammar
-from nanospec.methods.models.penalties import Penalised
+from nanospec.methods.wrappers.grammar import Constrained, Grammar
+from nanospec.methods.wrappers.penalties import Penalised
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.tables import DRAFT_MODEL, TABLE, TableModel, small_gpt, small_learned

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 
 from nanospec.dice import Dice
-from nanospec.methods.models.by_string import StringDrafter
-from nanospec.methods.models.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.string_match import StringDrafter
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.proof.tables import TableModel
 from nanospec.speculate import ModelDrafter, speculate

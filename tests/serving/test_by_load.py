@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.cli.bench.serve import arrivals_of, round_seconds, step_of_server
+from nanospec.cli.bench.serve import draw_arrivals, round_seconds, step_of_server
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
 from nanospec.methods.lengths.acceptance_rate import Acceptance
@@ -162,6 +162,6 @@ def test_a_step_is_timed_while_all_write(monkeypatch):
 
 
 def test_arrivals_are_a_poisson_process():
-    come = torch.tensor(arrivals_of(4000, 5.0, 1))
+    come = torch.tensor(draw_arrivals(4000, 5.0, 1))
     assert (come.diff() >= 0).all() and abs(come[-1].item() / 4000 - 0.2) < 0.015
-    assert arrivals_of(3, 0.0, 1) == [0, 0, 0] and quantile([1.0, 3.0], 0.5) == 2
+    assert draw_arrivals(3, 0.0, 1) == [0, 0, 0] and quantile([1.0, 3.0], 0.5) == 2

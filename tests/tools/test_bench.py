@@ -576,7 +576,7 @@ BEFORE_LOADING = [
     (["--shape", "2"], "--shape"), (["--drafters", "lookup", "chain", "--shape", "2"], "--shape"),
     (["--drafters", "tree", "--shape", "0"], "--shape"), (["--drafters", "tree", "--shape", "99", "99"], "--shape"),
     (["--drafters", "all", "--shape", *["9"] * 3000], "--shape"),
-    (["beside", "--weights", "nowhere"], "--weights"), (["beside", "--gamma", "0"], "--gamma"),
+    (["transformers", "--weights", "nowhere"], "--weights"), (["transformers", "--gamma", "0"], "--gamma"),
     (["nonsense"], "nonsense"), (["--nonsense"], "--nonsense"), (["speed", "speed"], "speed"),
     (["--methods"], "--methods"), (["methods"], "methods"), 
     (["a\x1b[2J\x9b\n"], "\\x1b[2J"), (["speed", "a\x1b[2J\x9b\n\udcff"], "a\ufffd[2J"),
@@ -613,10 +613,10 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    refused(["beside", "--weights", str(tmp_path)], "pip install -e '.[hf]'", capsys)
+    refused(["transformers", "--weights", str(tmp_path)], "pip install -e '.[hf]'", capsys)
     monkeypatch.setitem(sys.modules, "transformers", ModuleType("transformers"))
-    refused(["beside", "--weights", str(tmp_path)], "ranks.tiktoken", capsys)
-    refused(["beside", "--prompts", "8"], "asked questions, chat or FILE.jsonl", capsys)
+    refused(["transformers", "--weights", str(tmp_path)], "ranks.tiktoken", capsys)
+    refused(["transformers", "--prompts", "8"], "asked questions, chat or FILE.jsonl", capsys)
 
 
 def test_an_interrupt_is_no_traceback(weights, capsys, monkeypatch, held_out):

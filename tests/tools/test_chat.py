@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from nanospec.cli import chat, chosen
+from nanospec.cli import chat, prepared
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
@@ -36,7 +36,7 @@ COPIES = "--drafter suffix, which copies from the text"
 @pytest.fixture(autouse=True)
 def no_tuning(monkeypatch):
     """float64, as loaded: at temperature 0 texts are compared token for token."""
-    monkeypatch.setattr(chosen, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
+    monkeypatch.setattr(prepared, "fastest", lambda model, dtypes, *_, **__: Tuning(dtypes[0], 1, 0))
 
 
 @pytest.fixture
@@ -111,10 +111,10 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     write(tmp_path / "target.gguf")
     write(tmp_path / "draft.gguf")
     measured = []
-    monkeypatch.setattr(chosen, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
+    monkeypatch.setattr(prepared, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
         dtypes[0], 1, 0))
-    monkeypatch.setattr(chosen, "autotune", lambda *_, **__: measured.append("careful"))
-    monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(prepared, "autotune", lambda *_, **__: measured.append("careful"))
+    monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: measured.append(
         "costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
 
@@ -392,7 +392,7 @@ def test_a_real_terminal(model):
 def test_smollm2(capsys, monkeypatch):
     """The model that the command takes by itself; the second answer repeats the first, and costs few calls."""
     try:
-        chat.source_of("smollm2")
+        chat.find_source("smollm2")
     except chat.RequestError as error:
         pytest.skip(str(error))
     # What calls cost decides where copies are taken. To measure it on this model takes longer than both answers.

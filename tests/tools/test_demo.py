@@ -17,7 +17,7 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.cli import chosen, demo
+from nanospec.cli import prepared, demo
 from nanospec.cli.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
@@ -116,7 +116,7 @@ def test_temperature_zero_says_whether_it_was_rounding():
     """By the judge of texts: a token that the target would not write is a bug."""
     target, tokenizer = small_gpt(257, 2, 2), Tokenizer({bytes([b]): b for b in range(256)})
     plain = [*generate(target, [5, 6], 40, 0)]
-    this = SimpleNamespace(asked=SimpleNamespace(temperature=0), ids=[5, 6], setups=[Setup(target, None, None)],
+    this = SimpleNamespace(args=SimpleNamespace(temperature=0), ids=[5, 6], setups=[Setup(target, None, None)],
                            tokenizer=tokenizer)
     text = demo.Demo.difference(this, plain, [*plain[:30], (plain[30] + 1) % 257, *plain[31:]]).plain
     assert "they part at new token 30" in text and "A BUG in B" in text
@@ -221,8 +221,8 @@ def events(monkeypatch):
         return measured(*its, repeats=repeats, seen=seen, **more)
 
     written, measured = demo.generate, demo.measure_setups
-    once("look", (chosen, "fastest"))
-    once("careful look", (chosen, "autotune"))
+    once("look", (prepared, "fastest"))
+    once("careful look", (prepared, "autotune"))
     monkeypatch.setattr(demo, "generate", generate)
     monkeypatch.setattr(demo, "measure_setups", measure_setups)
     return found
@@ -251,7 +251,7 @@ def test_compiled_what_was_seen_is_the_compiled_one_and_both_are_measured(run, e
 
 def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr("nanospec.files.earlier.cache_folder", lambda: tmp_path / "file" / "folder")
+    monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "file" / "folder")
     for _ in range(2):
         events.clear()
         status, _, err = run()
@@ -350,12 +350,12 @@ def refused(status: int, out: str, err: str, words: str) -> None:
 
 @pytest.mark.parametrize("options, words", BEFORE_LOADING)
 def test_a_bad_request_is_one_line_before_anything_is_loaded(run, monkeypatch, options, words):
-    monkeypatch.setattr("nanospec.cli.chosen.read_pair", None)
+    monkeypatch.setattr("nanospec.cli.prepared.read_pair", None)
     refused(*run(*options), words)
 
 
 def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.chosen.source_of", None)
+    monkeypatch.setattr("nanospec.cli.prepared.find_source", None)
     refused(*run("--drafter", "lookahead", "--gamma", "3"), "takes neither --gamma nor --shape")
 
 
@@ -363,7 +363,7 @@ def test_what_does_not_go_together_is_refused_before_anything_is_downloaded(run,
 def test_a_request_that_this_pair_cannot_answer_is_one_line_before_anything_is_measured(run, monkeypatch, options,
                                                                                         words):
     for name in "autotune", "fastest", "options_of":
-        monkeypatch.setattr(chosen, name, None)
+        monkeypatch.setattr(prepared, name, None)
     refused(*run(*options), words)
 
 
@@ -406,7 +406,7 @@ def test_the_readmes_picture_says_what_the_program_says():
     view.plain, view.plain_seconds = [1] * 9, [0.1] * 9
     console = Console(file=StringIO(), width=demo.PICTURE_WIDTH)
     temperature = 0.0 if "token for token" in " ".join(lines) else 0.8
-    last = demo.Demo.difference(SimpleNamespace(asked=SimpleNamespace(temperature=temperature)), [1],
+    last = demo.Demo.difference(SimpleNamespace(args=SimpleNamespace(temperature=temperature)), [1],
                                 [1 + (temperature > 0)])
     console.print(Group(view.panels(console), legend(), view.lanes(console), demo.describe(row, "chain 3", ""), last))
     said = words_of(console.file.getvalue().splitlines()) - {"waiting"}

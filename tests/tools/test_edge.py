@@ -21,7 +21,7 @@ from nanospec.files.checkpoint import Pair, load_model, load_pair, save_model
 from nanospec.files.corpus import read_texts
 from nanospec.files.for_engines import export
 from nanospec.files.gguf import GGUFFile
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.generate import generate
 from nanospec.methods.copies.hybrid import Hybrid
@@ -126,7 +126,7 @@ REFUSED = {
     "load_pair, draft": (lambda x: load_pair(draft_model=x), ("nope", 5, None, [])),
     "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT_MODEL, None))),
     "load_pair, path": (load_pair, PATHS), "Tokenizer.load": (Tokenizer.load, PATHS), "GGUFFile": (GGUFFile, PATHS),
-    "load_model": (load_model, PATHS), "source_of": (source_of, PATHS), "read_texts": (read_texts, PATHS[1:]),
+    "load_model": (load_model, PATHS), "find_source": (find_source, PATHS), "read_texts": (read_texts, PATHS[1:]),
     "save": (TOKENIZER.save, PATHS), "export, path": (lambda x: export(Pair(TARGET, DRAFT_MODEL, TOKENIZER), x), PATHS),
     "save_model": (lambda x: save_model(x, Path("no"), TOKENIZER), NONE),
     "save_model, tokenizer": (lambda x: save_model(TARGET, Path("no"), x), NONE),

@@ -8,9 +8,9 @@ from itertools import count
 import pytest
 import torch
 
-from nanospec.cli import chosen
+from nanospec.cli import prepared
 from nanospec.cli.bench.measure import CallCosts
-from nanospec.cli.chosen import keeping, tuned
+from nanospec.cli.prepared import keeping, tuned
 from nanospec.cli.method_options import options_of
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, quantise, set_up, tuning_of
@@ -60,14 +60,14 @@ def changed(how):
 PARTS = {
     "the target": with_pair(seed=3), "the draft model": with_pair("mlp"), "no draft model": with_pair("none"),
     "a single weight": changed(lambda pair: next(pair.draft_model.parameters()).data[0, :1].add_(1)),
-    "the machine": patched("nanospec.cli.chosen.machine", lambda: "another"),
+    "the machine": patched("nanospec.cli.prepared.machine", lambda: "another"),
     "torch's version": patched("torch.__version__", "9.9.9"),
     "torch's threads": patched("torch.get_num_threads", lambda: 7),
     "device": another(device="cuda:1"), "dtype": another(dtype="float32"), "threads": another(threads=2),
     "the target's data type": changed(lambda pair: pair.target.bfloat16()),
     "the draft model's data type": changed(lambda pair: pair.draft_model.bfloat16()),
     "the target's layout": changed(lambda pair: set_up(pair.target, Tuning(torch.float32, 1, 1))),
-    "this package's version": patched("nanospec.files.earlier.metadata.version", lambda name: "9.9.9")}
+    "this package's version": patched("nanospec.files.kept.metadata.version", lambda name: "9.9.9")}
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -136,7 +136,7 @@ def tried(monkeypatch):
         found.append(([*dtypes], [*threads]))
         return Tuning(dtypes[-1], (threads or [1])[0], 0)
 
-    for module in tuning, chosen:
+    for module in tuning, prepared:
         monkeypatch.setattr(module, "fastest", fastest)
     return found
 
@@ -167,9 +167,9 @@ def test_threads_that_are_asked_for_are_the_only_ones_tried(tried):
 def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch, draft_model):
     """The draft model's own tuning where it was measured with care, else the target's."""
     first, pair = a_pair(draft_model), a_pair(draft_model)
-    monkeypatch.setattr(chosen, "fastest", lambda *_, **__: Tuning(torch.bfloat16, 1, 0))
+    monkeypatch.setattr(prepared, "fastest", lambda *_, **__: Tuning(torch.bfloat16, 1, 0))
     words = tuned(first, as_asked(), keeping(first, as_asked()))
-    monkeypatch.setattr(chosen, "fastest", None)
+    monkeypatch.setattr(prepared, "fastest", None)
     assert tuned(pair, as_asked(), keeping(pair, as_asked())) == words
     assert words == "cpu, 1 thread; target in bfloat16" + ", draft model in bfloat16" * (draft_model != "none")
     for model in [*first[:2], *pair[:2]]:
@@ -180,7 +180,7 @@ def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch
         if draft_model is not None:
             set_up(draft_model, Tuning(torch.bfloat16, 1, 0))
 
-    monkeypatch.setattr(chosen, "autotune", careful)
+    monkeypatch.setattr(prepared, "autotune", careful)
     for asked in as_asked(measure=True), as_asked():
         pair = a_pair(draft_model)
         words = tuned(pair, asked, keeping(pair, asked))

@@ -17,7 +17,7 @@ import torch
 from nanospec.cli.demo import parsed
 from nanospec.cli.method_options import topology_of
 from nanospec.cli.show import page
-from nanospec.cli.show.page import Played, page_of, run_of
+from nanospec.cli.show.page import ShownRound, page_of, run_of
 from nanospec.cli.show.steps import WatchedDice
 from nanospec.methods.index import method_of
 from nanospec.probs import residual
@@ -40,11 +40,11 @@ def letters(ids):
 
 
 def a_run(drafter: str = "chain", tokens: int = 24, vocabulary: int = 11, decode=letters, prompt: str = "abc",
-          draft_model: int = 2, **setting) -> tuple[list[Played], dict]:
+          draft_model: int = 2, **setting) -> tuple[list[ShownRound], dict]:
     """A small pair's rounds, and what the page is told of them. draft: the draft model's seed; 1 is the target's."""
     target, model, dice = small_gpt(vocabulary, 1, 1, 300), small_gpt(vocabulary, 1, draft_model, 300), WatchedDice([3])
     method = method_of(target, model, drafter, **{"gamma": 4} | setting)
-    played = [Played(done, dice.coins, 0.001, 0.004) for done in
+    played = [ShownRound(done, dice.coins, 0.001, 0.004) for done in
               method.run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=tokens, dice=dice)]
     return played, run_of(prompt, [0.003] * tokens, played, decode, NUMBERS)
 
@@ -53,7 +53,7 @@ def hostile_run(rounds: int = 3) -> dict:
     """Every token is hostile: accepted, rejected, its replacement, and the prompt."""
     p_target, q_draft = torch.tensor([[.5, .5, 0]] * 3), torch.tensor([[0., 0, 0], [.8, .2, 0], [.8, .2, 0]])
     done = Round([2, 1, 0], [-1, 0, 1], [1], 1, [1, 1], p_target, q_draft, 2)
-    return run_of(HOSTILE, [0.003] * 9, [Played(done, [(.1, 1.), (.9, .625)], 0.001, 0.004)] * rounds,
+    return run_of(HOSTILE, [0.003] * 9, [ShownRound(done, [(.1, 1.), (.9, .625)], 0.001, 0.004)] * rounds,
                   lambda ids: HOSTILE * len(ids), NUMBERS | {"command": HOSTILE, "method": HOSTILE})
 
 

@@ -14,7 +14,7 @@ import pytest
 import train_tiny
 from docs import pictures as of_docs
 from nanospec.cli.show import figures, page
-from nanospec.cli.show.page import Played, run_of
+from nanospec.cli.show.page import ShownRound, run_of
 from nanospec.theory import expected_tokens, speedup
 from tests.invented import ROUNDS, letters
 from training import learning
@@ -164,8 +164,8 @@ COINS = [[(.25, .5), (.125, .25)], [(.75, .125), (.375, .9)], [(.5, .75), (.625,
          [(.99, 1.0), (.125, .375)]]
 SPENT = [(.031, .011), (.002, .005), (.004, .008), (.001, .003)]        # drafting, and the rest
 PLAIN = [.021, .004, .006, .0045, .0072, .005]
-RUN = run_of("abc", PLAIN, [Played(done, coins, *spent) for done, coins, spent in zip(ROUNDS, COINS, SPENT)], letters,
-             NUMBERS)
+RUN = run_of("abc", PLAIN, [ShownRound(done, coins, *spent) for done, coins, spent in zip(ROUNDS, COINS, SPENT)],
+             letters, NUMBERS)
 
 
 @pytest.fixture

@@ -174,7 +174,7 @@ BAD = [
 
 @pytest.mark.parametrize("data, words", BAD)
 def test_a_bad_line_is_named_before_any_work(data, words, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.speed.source_of", None)
+    monkeypatch.setattr("nanospec.cli.bench.speed.find_source", None)
     (tmp_path / "q.jsonl").write_bytes(data)
     refused(["--prompts", str(tmp_path / "q.jsonl")], words, capsys)
 
@@ -309,8 +309,8 @@ def test_questions_beside_transformers(tmp_path, quick, capsys):
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf")
     path = write_lines(tmp_path / "q.jsonl", [{"category": "math", "turns": ["aa", "b"]}, {"prompt": "ccc"}])
-    argv = ["beside", "--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "20", "--threads", "1", "--dtype",
-            "float32", "--prompts", str(path), "--answers", str(tmp_path / "a.jsonl")]
+    argv = ["transformers", "--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "20", "--threads", "1",
+            "--dtype", "float32", "--prompts", str(path), "--answers", str(tmp_path / "a.jsonl")]
     assert bench.main([*argv, "--drafters", "lookup"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in ("math", "prompts", "all", "lookup 4", "transformers, prompt lookup"))

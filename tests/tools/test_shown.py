@@ -12,7 +12,7 @@ from rich.console import Console
 
 from nanospec.cli import chat, demo, quantities, why
 from nanospec.cli.show.steps import step_text
-from nanospec.cli.show.terminal import Played, View
+from nanospec.cli.show.terminal import ShownRound, View
 from nanospec.cli.why import Parts
 from tests.invented import LAST, ROUNDS, Clock, chain, letters
 
@@ -46,7 +46,7 @@ def a_view() -> View:
         view.plain.append(LAST)
         view.plain_seconds.append(seconds)
     for done, (seconds, drafting) in zip(ROUNDS, SPENT):
-        view.rounds.append(Played(done, (), drafting, seconds - drafting))
+        view.rounds.append(ShownRound(done, (), drafting, seconds - drafting))
     return view
 
 
@@ -131,7 +131,7 @@ def playing(clock, monkeypatch):
     monkeypatch.setattr(demo, "generate", lambda *_, **__: clock.during([LAST] * 5, PLAIN))
     monkeypatch.setattr(demo, "WatchedDice", lambda seeds, device: SimpleNamespace(coins=[*seeds, device]))
     made = demo.Demo.__new__(demo.Demo)
-    made.asked = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None, measure=False)
+    made.args = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None, measure=False)
     made.target, made.ids, made.request = None, [1], {"max_new_tokens": 5}
     made.tokenizer = SimpleNamespace(decode=letters)
     made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(
@@ -142,7 +142,7 @@ def playing(clock, monkeypatch):
 @pytest.mark.parametrize("html", [None, Path("page.html")])
 def test_the_demo_tells_drafting_from_the_rest(playing, html):
     """And has every round's coins where there will be a page."""
-    playing.asked.html = html
+    playing.args.html = html
     view = playing.show(Console(file=StringIO()))
     assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
     assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
@@ -155,7 +155,7 @@ def test_what_was_watched_is_the_first_of_the_turns(playing, monkeypatch, carefu
     """5 tokens in .0625 s, and rounds with their drafting."""
     asked = []
     monkeypatch.setattr(demo, "measure_setups", lambda *its, **more: asked.append(more) or [ROW])
-    playing.asked.measure = careful
+    playing.args.measure = careful
     assert playing.measure(a_view()) is ROW
     (plain, rounds, took), = [more["seen"] for more in asked]
     assert plain == pytest.approx(80) and rounds == [[ROUNDS]] and asked[0]["repeats"] == turns
@@ -179,7 +179,7 @@ def test_what_an_answer_took(clock, monkeypatch, capsys):
     answer's three runs of 8 tokens none has stood in it before, or two if it is told so.
     """
     made = chat.Chat.__new__(chat.Chat)
-    made.asked, made.console, made.sampling, made.most, made.turn = SimpleNamespace(
+    made.args, made.console, made.sampling, made.most, made.turn = SimpleNamespace(
         rule="token"), Console(file=StringIO()), {}, 10, 0
     made.seed = 5
     made.told, made.messages, made.template = "", [], lambda messages: "told"

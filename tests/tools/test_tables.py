@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lessons import machine
-from nanospec.cli.bench import acceptance, beside, markdown, serve, speed
+from nanospec.cli.bench import acceptance, markdown, serve, speed, transformers
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.measure import CallCosts, Turn, measure, measure_costs
 from nanospec.cli.show import terminal
@@ -192,13 +192,13 @@ def test_the_table_of_speeds_of_several_draft_models_or_setups():
 def test_the_data_type_in_which_transformers_is_faster(clock, monkeypatch):
     """By the best of three glances, in turns: 2 s in float32, and 2.5 in bfloat16. Or the one that is asked for."""
     took, asked = {torch.float32: iter([5, 2, 9]), torch.bfloat16: iter([3, 2.5, 4])}, []
-    monkeypatch.setattr(beside, "perf_counter", clock)
-    monkeypatch.setattr(beside, "hf_model", lambda folder, dtype, device: dtype)
-    monkeypatch.setattr(beside, "hf_writer", lambda model, *its: lambda *more: asked.append((model, its, more)) or (
+    monkeypatch.setattr(transformers, "perf_counter", clock)
+    monkeypatch.setattr(transformers, "hf_model", lambda folder, dtype, device: dtype)
+    monkeypatch.setattr(transformers, "hf_writer", lambda model, *of: lambda *more: asked.append((model, of, more)) or (
         clock.wind(next(took[model]))))
-    assert beside.their_dtype(Path("."), torch.device("cpu"), "auto") == torch.float32
+    assert transformers.their_dtype(Path("."), torch.device("cpu"), "auto") == torch.float32
     assert asked == [(dtype, (8, 0.0), ([1] * 32, 0)) for dtype in took] * 3
-    assert beside.their_dtype(Path("."), torch.device("cpu"), "bfloat16") == torch.bfloat16 and len(asked) == 6
+    assert transformers.their_dtype(Path("."), torch.device("cpu"), "bfloat16") == torch.bfloat16 and len(asked) == 6
 
 
 @pytest.mark.parametrize("drafts", [0, 1])
@@ -210,9 +210,9 @@ def test_how_transformers_is_asked(monkeypatch, drafts):
         models.append(SimpleNamespace(of=its, generation_config=SimpleNamespace()))
         return models[-1]
 
-    monkeypatch.setattr(beside, "hf_model", model)
-    monkeypatch.setattr(beside, "hf_writer", lambda model, **how: (model, how))
-    found = beside.their_writers([Path("t"), Path("d")][:1 + drafts], "dtype", "device", 3, {"max_new_tokens": 7})
+    monkeypatch.setattr(transformers, "hf_model", model)
+    monkeypatch.setattr(transformers, "hf_writer", lambda model, **how: (model, how))
+    found = transformers.their_writers([Path("t"), Path("d")][:1 + drafts], "dtype", "device", 3, {"max_new_tokens": 7})
     target, *assistants = models
     assert [its.of[0].name for its in models] == ["t", "d", "d"][:1 + 2 * drafts]
     assert found == {"transformers": (target, {"max_new_tokens": 7}),
@@ -291,7 +291,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     """by-load believes what rounds were measured to cost, and keeps what it learns of them from turn to turn."""
     target = SimpleNamespace(config=SimpleNamespace(context=999, vocab_size=5), device="cpu")
     pair = SimpleNamespace(target=target, draft_model="draft")
-    monkeypatch.setattr(serve, "source_of", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
+    monkeypatch.setattr(serve, "find_source", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
     monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft_model, most: most - 4)           # of 6
@@ -348,7 +348,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     stood = torch.full((2, 2, 2), .5)
     beta = torch.tensor([[[.25, .5], [.1, .2]], [[.75, 1.0], [.3, .4]]])             # .625 of first draft tokens
     asked = []
-    monkeypatch.setattr(acceptance, "source_of", lambda _: None)
+    monkeypatch.setattr(acceptance, "find_source", lambda _: None)
     monkeypatch.setattr(acceptance, "read_pair", lambda *_: pair)
     monkeypatch.setattr(acceptance, "read_texts", lambda: ([], []))
     monkeypatch.setattr(acceptance, "to_ids", lambda *_: torch.tensor([0, 1, 0, 1, 1, 0, 0, 0, 1]))

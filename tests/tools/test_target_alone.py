@@ -22,7 +22,7 @@ NEEDS = f"needs a draft model, and there is none beside this target: {', '.join(
 def alone(tmp_path, monkeypatch):
     monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["abc " * 200]))
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "")
-    monkeypatch.setattr("nanospec.cli.chosen.tuned", lambda *_: "")
+    monkeypatch.setattr("nanospec.cli.prepared.tuned", lambda *_: "")
     monkeypatch.setattr(measure, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 * tokens)
     write(tmp_path / "a.gguf")
     return tmp_path / "a.gguf"
@@ -61,7 +61,7 @@ def test_bench(alone, capsys, tmp_path):
     (bench.main, ["speed", "--drafters", "lookup", "hybrid"], f"--drafters hybrid {NEEDS}"),
     (bench.main, ["serve"], f"--drafters chain {NEEDS}")])
 def test_what_needs_a_draft_model_is_refused_before_a_weight_is_read(alone, monkeypatch, capsys, main, argv, words):
-    monkeypatch.setattr("nanospec.files.gguf.weights_of", lambda *_: pytest.fail("weights were read"))
+    monkeypatch.setattr("nanospec.files.gguf.load_weights", lambda *_: pytest.fail("weights were read"))
     name, *options = [""] * (main is demo.main) + argv
     assert main([*filter(None, [name]), "--weights", str(alone), "--device", "cpu", *options]) == 2
     out, err = capsys.readouterr()

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 
 from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
-from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, Played, View, legend, printable, round_text,
+from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, ShownRound, View, legend, printable, round_text,
                                         save_picture, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
@@ -37,7 +37,7 @@ def played(prompt: str, letters: str, *rounds: Round) -> View:
     """Plain decoding writes a letter in 3 ms. A round drafts for 1 ms, and 3 ms is the rest."""
     view = View(prompt, decode)
     view.plain, view.plain_seconds = [*map(ord, letters)], [.003] * len(letters)
-    view.rounds = [Played(done, (), .001, .003) for done in rounds]
+    view.rounds = [ShownRound(done, (), .001, .003) for done in rounds]
     return view
 
 

@@ -324,11 +324,11 @@ def test_nobody_is_accused_of_tokens_that_are_not_certain():
 
     good = at(None, 1)
     for sure, said in (2, "bug"), (1, "spelling"), (0, "spelling"):
-        assert compared((good, at(1, 2)), .25, (3, sure)).said == said
-        assert compared((at(1, 2), good), .25, (sure, 3)).said == said
-    assert compared((at(1, 2), at(1, 3)), .25, (3, 3)).said == "neither"
-    assert compared((good, at(2, 2)), .25, (3, 2)).said == "rounding"
-    assert compared((at(1, 1), at(1, 1)), .25, (1, 1)).said == "same"
+        assert compared((good, at(1, 2)), .25, (3, sure)).verdict == said
+        assert compared((at(1, 2), good), .25, (sure, 3)).verdict == said
+    assert compared((at(1, 2), at(1, 3)), .25, (3, 3)).verdict == "neither"
+    assert compared((good, at(2, 2)), .25, (3, 2)).verdict == "rounding"
+    assert compared((at(1, 1), at(1, 1)), .25, (1, 1)).verdict == "same"
 
 
 # What is given

@@ -121,7 +121,7 @@ def test_compiled(weights, capsys, stand_in):
 def test_a_few_rounds_are_measured(monkeypatch):
     """Of 31 tokens each, if all is accepted: more than 12 tokens; of others 64."""
     asked = []
-    monkeypatch.setattr(why, "Chosen", lambda *its: asked.append(its[1:]))
+    monkeypatch.setattr(why, "Prepared", lambda *its: asked.append(its[1:]))
     monkeypatch.setattr(why, "run", lambda _: ())
     monkeypatch.setattr(why, "show", lambda: None)
     assert why.main(["--gamma", "30"]) == why.main([]) == 0 and asked == [(124, 4), (64, 4)]

@@ -27,7 +27,7 @@ from nanospec.fast.autotune import setups_of
 from nanospec.fast.announce import announced
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import opening, read_texts, to_ids
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.methods.trees.tree_reader import longest_chain
@@ -44,7 +44,7 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
     """One row for each draft length up to gamma. text: a file or a folder; None: held-out files of
     the standard library. tokens: how many of them are read.
     """
-    pair = read_pair(source_of(weights), device, draft_model)
+    pair = read_pair(find_source(weights), device, draft_model)
     if pair.draft_model is None:
         raise RequestError(f"{weights} comes without a draft model: there is nothing that could be "
                            "accepted")
@@ -173,7 +173,8 @@ def by_kind(beta: Tensor, tokens: Tensor,
     found: dict[str, list[float]] = {}
     for token, value in zip(tokens[:, :beta.shape[1]].flatten().tolist(), beta.flatten().tolist()):
         found.setdefault(kind_of(decode(token)), []).append(value)
-    return {kind: (len(its) / beta.numel(), fmean(its)) for kind, its in sorted(found.items())}
+    return {kind: (len(values) / beta.numel(), fmean(values))
+            for kind, values in sorted(found.items())}
 
 
 def kind_of(text: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 
-from nanospec.cli.bench import acceptance, beside, markdown, questions, serve, speed
+from nanospec.cli.bench import acceptance, markdown, questions, serve, speed, transformers
 from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import (COUNT, GAMMA, HERE, OPTIONS, TEMPERATURE, add_options, file,
@@ -35,7 +35,7 @@ def prompts(text: str) -> int | str | Path:
     return text if text == "repetitive" else COUNT(text)
 
 
-SUBCOMMANDS = (speed, acceptance, serve, beside)
+SUBCOMMANDS = (speed, acceptance, serve, transformers)
 QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OF_THE_BENCH: dict[str, dict] = OPTIONS | {
@@ -67,7 +67,8 @@ def parser() -> Parser:
     subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
-        defaults = {name: its.default for name, its in signature(module.run).parameters.items()
+        parameters = signature(module.run).parameters
+        defaults = {name: parameter.default for name, parameter in parameters.items()
                     if name in OF_THE_BENCH}
         one = subcommands.add_parser(
             module.__name__.split(".")[-1], description=words, help=words.splitlines()[0],

@@ -38,7 +38,7 @@ class Questions(NamedTuple):
     each: list[Question]
 
 
-def lines_of(path: Path, data: bytes) -> list[tuple[int, dict]]:
+def parse_lines(path: Path, data: bytes) -> list[tuple[int, dict]]:
     """Numbers and JSON objects of the lines of a file. RequestError for a line that is no object.
     """
     found = []
@@ -54,9 +54,9 @@ def read_questions(path: Path) -> Questions:
     """RequestError, with its line, for one that is no question or repeats a question_id."""
     each: list[Question] = []
     data, known, before = read_file(path), set[int | str](), 0
-    for number, thing in lines_of(path, data):
+    for number, thing in parse_lines(path, data):
         at = f"{path}, line {number}"
-        turns = turns_of(thing)
+        turns = find_turns(thing)
         texts = isinstance(turns, list) and all(isinstance(turn, str) and turn for turn in turns)
         if not turns or not texts:
             raise RequestError(f'{at}: a question has "turns", a list of texts, or "messages" of '
@@ -78,7 +78,7 @@ def read_questions(path: Path) -> Questions:
     return Questions(path, hashlib.sha256(data).hexdigest()[:16], each)
 
 
-def turns_of(thing: dict) -> Any:
+def find_turns(thing: dict) -> Any:
     """The user's turns, of a line in any of the forms; anything else is no list of texts."""
     if "turns" in thing:
         return thing["turns"]

@@ -34,7 +34,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from nanospec.cli.bench.question_file import Question, Questions, lines_of
+from nanospec.cli.bench.question_file import Question, Questions, parse_lines
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
@@ -82,7 +82,7 @@ def prompts_within(questions: Questions, tokenizer: Any, context: int, new: int)
     return [ids_of(tokenizer, one.turns[:1]) for one in questions.each]
 
 
-def writers_of(target: GPT, methods: Iterable[Method], tokenizer: Any,
+def make_writers(target: GPT, methods: Iterable[Method], tokenizer: Any,
                request: dict) -> dict[str, Writer]:
     """Plain decoding and these methods by name. request: as `generate` takes it, besides stop."""
     request = request | {"stop": sorted(tokenizer.ends)}
@@ -108,9 +108,9 @@ def answered(write: Writer, question: Question, tokenizer: Any, seed: int) -> di
         seconds.append(perf_counter() - began)
         tokens = sum(calls[-1], [])
         texts.append(tokenizer.decode(tokens[:-1] if tokens[-1] in tokenizer.ends else tokens))
-    lengths = [[len(tokens) for tokens in its] for its in calls]
-    return {"index": 0, "turns": texts, "decoding_steps": [len(its) for its in lengths],
-            "new_tokens": [sum(its) for its in lengths], "wall_time": seconds,
+    lengths = [[len(tokens) for tokens in answer] for answer in calls]
+    return {"index": 0, "turns": texts, "decoding_steps": [len(answer) for answer in lengths],
+            "new_tokens": [sum(answer) for answer in lengths], "wall_time": seconds,
             "accept_lengths": sum(lengths, [])}
 
 
@@ -143,7 +143,7 @@ class Answers:
             path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
-        for number, line in (lines_of(path, read_file(path))
+        for number, line in (parse_lines(path, read_file(path))
                              if path and path.exists() else []):
             others = line.get("settings")
             if not isinstance(others, dict) or not is_answer(line):
@@ -189,25 +189,25 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     rows = [*tasks.items(), *[("all", questions.each)] * (len(tasks) > 1)]
     plain = kept.pop("plain")
     return [{"method": name, "task": task} | settings
-            | numbers_of(its.pick(some), plain.pick(some), tokenizer)
-            for name, its in kept.items() for task, some in rows]
+            | numbers_of(answer.pick(some), plain.pick(some), tokenizer)
+            for name, answer in kept.items() for task, some in rows]
 
 
 def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> dict:
     """A row's numbers, of two answers to each question."""
     def pace(answers: Sequence[dict]) -> float:
-        return per_second(sum(sum(its["new_tokens"]) for its in answers),
-                          (sum(its["wall_time"]) for its in answers))
+        return per_second(sum(sum(answer["new_tokens"]) for answer in answers),
+                          (sum(answer["wall_time"]) for answer in answers))
 
-    def counted(its: dict) -> int:
+    def counted(answer: dict) -> int:
         """The tokens of an answer's text, as Spec-Bench's script counts them."""
         return max(1, sum(len(tokenizer.begin + tokenizer.encode(text)) - 1
-                          for text in its["turns"]))
+                          for text in answer["turns"]))
 
-    theirs = (mean(pace([its]) for its in ours)
-              / mean(per_second(counted(its), its["wall_time"]) for its in plain))
+    theirs = (mean(pace([answer]) for answer in ours)
+              / mean(per_second(counted(answer), answer["wall_time"]) for answer in plain))
     return {"questions": len(ours),
-            "acceptance_length": mean(sum((its["accept_lengths"] for its in ours), [])),
+            "acceptance_length": mean(sum((answer["accept_lengths"] for answer in ours), [])),
             "tokens_per_s": pace(ours), "baseline_tokens_per_s": pace(plain),
             "speedup": pace(ours) / pace(plain), "spec_bench_speedup": theirs}
 

@@ -25,7 +25,7 @@ from nanospec.fast.autotune import autotune
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.by_load import Costs, WatchedByLoad, nothing_drafted
 from nanospec.methods.trees.tree_reader import longest_chain
@@ -57,7 +57,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     """A row for each number of rows and each method: plain decoding, and these drafters. by-load
     measures beforehand what rounds cost, and goes on measuring.
     """
-    source = source_of(weights)
+    source = find_source(weights)
     named = chosen_drafters(drafters, source, [draft_model], "--drafters")
     check_remember(named, remember)
     pair = read_pair(source, device, draft_model)
@@ -79,17 +79,17 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     for count in rows:
-        arrivals = arrivals_of(max(FEWEST, 2 * count), rate, seed)
+        arrivals = draw_arrivals(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
         for turn in range(3):
             with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
                            "of 3"):
                 for name, make in makers.items():
                     turns[name].append(served(pair, make(), count, prompts, arrivals, settings))
-        for name, its in turns.items():
+        for name, runs in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
-                         | {key: None if its[0][key] is None else median(one[key] for one in its)
-                            for key in its[0]})
+                         | {key: None if runs[0][key] is None else median(one[key] for one in runs)
+                            for key in runs[0]})
     come = f"{rate:g} requests a second" if rate else "all at once"
     return found, show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens "
                               f"each, {come}")
@@ -116,7 +116,7 @@ def step_of_server(target: GPT, drafter: Drafter, rows: int, ids: list[int]) -> 
     return median_seconds(server.step, target.device, repeats=STEPS, warm_up=reading + 1)
 
 
-def arrivals_of(count: int, rate: float, seed: int) -> list[float]:
+def draw_arrivals(count: int, rate: float, seed: int) -> list[float]:
     """Seconds at which requests come: a Poisson process; all at 0 without a rate."""
     if not rate:
         return [0.0] * count

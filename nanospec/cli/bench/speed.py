@@ -37,7 +37,7 @@ from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.files.checkpoint import WEIGHTS, draft_model_of
-from nanospec.files.sources import source_of
+from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method_of, most_drafted
 
@@ -71,7 +71,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
     if asked and compile:
         raise RequestError("--prompts FILE.jsonl goes without --compile")
-    source = source_of(weights)
+    source = find_source(weights)
     if "all" in draft_models:
         files = {draft_model_of(source, name): name for name in ("gpt", *LEARNED)}  # none twice
         draft_models = [name for file, name in files.items() if file] or ["gpt"]
@@ -120,7 +120,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             made = partial(methods, name, options)
             eager = made(pair.target, pair.draft_model)
             if asked:
-                writers = questions.writers_of(pair.target, eager, pair.tokenizer, request)
+                writers = questions.make_writers(pair.target, eager, pair.tokenizer, request)
                 settings = {"weights": source.path.name, "draft_model": name,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nanospec.cli.show.steps import judged
-from nanospec.cli.show.terminal import Decode, Played, visible
+from nanospec.cli.show.terminal import Decode, ShownRound, visible
 from nanospec.fast.announce import printable
 from nanospec.probs import residual
 
@@ -29,8 +29,8 @@ NUMBERS = ("alpha", "gamma", "c", "v", "speedup", "acceptance_length", "busy", "
            "method", "temperature", "setting", "command")
 
 
-def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played], decode: Decode,
-           numbers: Mapping) -> dict:
+def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[ShownRound],
+           decode: Decode, numbers: Mapping) -> dict:
     """All that the page knows of a run.
 
     plain_seconds: of each token of plain decoding, the first one's with reading the prompt, as the
@@ -48,7 +48,7 @@ def run_of(prompt: str, plain_seconds: Sequence[float], rounds: Sequence[Played]
             "rounds": played, "plain": [_ms(seconds) for seconds in plain_seconds]}
 
 
-def _round(it: Played, decode: Decode) -> dict:
+def _round(it: ShownRound, decode: Decode) -> dict:
     """judged: of every node that was, its coin u, the threshold, and bars [token, what it was
     judged by, q_draft], with the residual of the two after them where it was rejected. last: the
     replacement or bonus token, and what it was drawn from. text: what was written, the accepted

@@ -61,7 +61,7 @@ def legend(rejected: bool = True) -> Text:
                             if rejected or word != "rejected")
 
 
-class Played(NamedTuple):
+class ShownRound(NamedTuple):
     """A round, its coins if somebody watched, and the seconds of drafting and of the rest."""
 
     done: Round
@@ -77,7 +77,7 @@ class View:
         self.prompt, self.decode = printable(prompt), decode
         self.plain: list[int] = []
         self.plain_seconds: list[float] = []                # one for each token
-        self.rounds: list[Played] = []
+        self.rounds: list[ShownRound] = []
 
     def panels(self, console: Console, lines: int | None = None) -> RenderableType:
         """Both panels; `lines` cuts each to its last lines, for a window of limited height."""

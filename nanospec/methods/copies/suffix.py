@@ -88,7 +88,8 @@ class SuffixDrafter(Drafter):
             places = [(one.ids, at) for one in texts for at in one.places.get(ids[-1], ())]
             places, found = places[::-1], {}                        # [::-1]: the last place first
             for n in range(1, min(self.longest, len(ids)) + 1):
-                places = [(of, at) for of, at in places if at >= n and of[at - n] == ids[-n]]
+                places = [(source, at) for source, at in places
+                          if at >= n and source[at - n] == ids[-n]]
                 found[len(places)] = places  # a longer match with as many places has the same ones
             for places in found.values():
                 expected, candidate = self._grow(ids[-1], places)

@@ -72,7 +72,7 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
     ships, has_the_bug = (_codes(source, f"<{bug.name}>")
                           for source in (_source_of(bug.module), source_with(bug)))
     pairs = []
-    for function in functions_of(bug.module):
+    for function in find_functions(bug.module):
         old, new = (codes.get(function.__qualname__, []) for codes in (ships, has_the_bug))
         if len(old) == len(new) == 1:
             pairs.append((function, new[0]))
@@ -83,7 +83,7 @@ def exchanges(bug: Bug) -> list[tuple[FunctionType, CodeType]]:
 
 
 @cache
-def functions_of(name: str) -> list[FunctionType]:
+def find_functions(name: str) -> list[FunctionType]:
     """All that are alive when this is first asked: to search the heap takes as long as many a
     check. A closure that is made while a bug is planted has it from the function that makes it.
     """

@@ -42,12 +42,12 @@ GRAMMARS = [
     bug("a-state-that-is-not-rolled-back", "generic; vllm#48197 tells of several", "the first mask of a round is that "
         "of the state after the last draft token of the round before, accepted or not", "grammar",
         (BEFORE, f"{BEFORE}\n            before = getattr(cache, 'last', before) if T > t == 0 else before"),
-        (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="methods.models.grammar"),
+        (STATE, f"{STATE}\n            cache.last = known[row, slots[:, t]]"), file="methods.wrappers.grammar"),
     bug("one-mask-for-all-rows", "generic; vllm#46272 proposed it", "all nodes of a draft have the mask of node 0",
-        "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.models.grammar"),
+        "grammar", ("~self.allowed[states]", "~self.allowed[states[:, :1]]"), file="methods.wrappers.grammar"),
     bug("the-row-before-is-the-parent", "ours", "in a tree, a node's state follows the one before it, a sibling's",
         "grammar", ("if attention_mask is not None:", "if attention_mask is None and False:"),
-        file="methods.models.grammar"),
+        file="methods.wrappers.grammar"),
 ]
 
 COUNTS = "counts = self._counts(self.kept(cache), attention_mask[:, first:], logits)"
@@ -58,16 +58,16 @@ PENALTIES = [
         "read still has those that were rejected", "penalties",
         (COUNTS, "tally = getattr(cache, 'tally', 0); "
                  f"counts = {ALL_READ}[:, first:]; cache.tally = {ALL_READ}[:, -1:]"),
-        file="methods.models.penalties"),
+        file="methods.wrappers.penalties"),
     bug("a-bonus-token-past-the-penalties", "ardanlabs/kronk#788", "the bonus token is drawn without penalties",
         "penalties", ("return worth - self.frequency * counts", "worth = worth - self.frequency * counts; return "
                       "torch.cat([worth[:, :-1], (logits if logits.shape[1] > 2 else worth)[:, -1:]], 1)"),
-        file="methods.models.penalties"),
+        file="methods.wrappers.penalties"),
     bug("one-counter-for-draft-and-target", "osaurus-ai/vmlx-swift#357", "draft model and target add to one counter, "
         "so that a draft token has been counted when the target reads it", "penalties",
         (COUNTS, "tally = getattr(Penalised, 'tally', 0) if logits.shape[1] else 0; "
                  f"counts = {ALL_READ}[:, first:]; Penalised.tally = {ALL_READ}[:, -1:]"),
-        file="methods.models.penalties"),
+        file="methods.wrappers.penalties"),
 ]
 
 # What looks like it and is exact.

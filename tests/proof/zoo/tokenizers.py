@@ -7,7 +7,7 @@ does.
 
 from nanospec.proof.zoo.plant import bug
 
-TABLES, CHOSEN = "methods.models.other_tokenizer", "methods.trees.tree_draft"
+TABLES, CHOSEN = "methods.wrappers.other_tokenizer", "methods.trees.tree_draft"
 
 BUGS = [
     bug("mapped-on-the-way-in-alone", "generic", "the text is mapped to the draft model's ids, and its answer is not "

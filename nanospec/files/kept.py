@@ -20,7 +20,7 @@ def cache_folder() -> Path:
     return (Path(named) if Path(named).is_absolute() else Path.home() / ".cache") / "nanospec"
 
 
-def found_before(about: Mapping[str, Any], find: Callable[[], Any], anew: bool = False) -> Any:
+def kept_or_found(about: Mapping[str, Any], find: Callable[[], Any], anew: bool = False) -> Any:
     """What `find()` returned when it was last asked `about` the same, else what it returns now,
     which is then kept.
 

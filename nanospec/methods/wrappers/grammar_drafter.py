@@ -30,7 +30,7 @@ from torch import Tensor
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import check_gamma
-from nanospec.methods.models.grammar import Grammar
+from nanospec.methods.wrappers.grammar import Grammar
 from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text

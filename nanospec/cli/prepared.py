@@ -17,8 +17,8 @@ from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, d
                                     fastest, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
 from nanospec.files.checkpoint import WEIGHTS, Pair, fingerprint
-from nanospec.files.earlier import found_before
-from nanospec.files.sources import source_of
+from nanospec.files.kept import kept_or_found
+from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted
 
 PROMPT = 'def find_files(root, suffix):\n    """Yield'
@@ -31,45 +31,45 @@ SIZES = {"gamma": "--gamma, not --shape", "shape": "--shape, not --gamma",
          "": "neither --gamma nor --shape"}
 
 
-def settled(asked: Namespace) -> Namespace:
+def settled(args: Namespace) -> Namespace:
     """The same, its weights found and its drafter named. RequestError for what does not go
     together, before anything is downloaded if the user names a drafter.
     """
-    if asked.drafter:
-        check(asked)
-    asked.weights = source_of(asked.weights)
-    named = [asked.drafter] if asked.drafter else []
-    asked.drafter, = chosen_drafters(named, asked.weights, [asked.draft_model], "--drafter")
-    check(asked)
-    return asked
+    if args.drafter:
+        check(args)
+    args.weights = find_source(args.weights)
+    named = [args.drafter] if args.drafter else []
+    args.drafter, = chosen_drafters(named, args.weights, [args.draft_model], "--drafter")
+    check(args)
+    return args
 
 
-def check(asked: Namespace) -> None:
-    if asked.compile:
-        check_fixed([asked.drafter], [asked.rule])
-    takes = DRAFTERS[asked.drafter].takes
-    wrong = asked.shape and (asked.gamma or not takes_shape(asked.drafter, asked.shape))
-    if asked.gamma and takes != "gamma" or wrong:
-        raise RequestError(f"--drafter {asked.drafter} takes {SIZES[takes]}")
+def check(args: Namespace) -> None:
+    if args.compile:
+        check_fixed([args.drafter], [args.rule])
+    takes = DRAFTERS[args.drafter].takes
+    wrong = args.shape and (args.gamma or not takes_shape(args.drafter, args.shape))
+    if args.gamma and takes != "gamma" or wrong:
+        raise RequestError(f"--drafter {args.drafter} takes {SIZES[takes]}")
 
 
-def keeping(pair: Pair, asked: Namespace) -> Keep:
+def keeping(pair: Pair, args: Namespace) -> Keep:
     """Where measurements of this pair are kept for the next start, in the user's cache folder. All
     that they depend on besides what they are `about` is in their key. With --measure they are made
     anew.
     """
-    key = {"target": fingerprint(pair.target), "machine": machine(), "device": asked.device,
+    key = {"target": fingerprint(pair.target), "machine": machine(), "device": args.device,
            "draft model": pair.draft_model is not None and fingerprint(pair.draft_model),
-           "dtype": asked.dtype, "threads": asked.threads}
+           "dtype": args.dtype, "threads": args.threads}
 
     def keep(what: str, find: Callable[[], Any], **about: Any) -> Any:
         tunings = [tuning_of(model)._asdict() for model in pair[:2] if model is not None]
         runs = [{name: str(value) for name, value in tuning.items()} for tuning in tunings]
-        return found_before(key | {"what": what, "runs": runs, **about}, find, asked.measure)
+        return kept_or_found(key | {"what": what, "runs": runs, **about}, find, args.measure)
     return keep
 
 
-def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> str:
+def tuned(pair: Pair, args: Namespace, keep: Keep, rounding: bool = False) -> str:
     """Convert both models, in place, to what an earlier start has found to be fastest here, else
     what a look of some seconds finds, or with --measure a careful one; and say what that is.
 
@@ -79,13 +79,13 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     models = [model for model in pair[:2] if model is not None]
 
     def look() -> list[Tuning]:
-        if asked.measure:
-            autotune(*pair[:2], asked.dtype, asked.threads, rounding=rounding)
+        if args.measure:
+            autotune(*pair[:2], args.dtype, args.threads, rounding=rounding)
             return [tuning_of(model) for model in models]
-        dtypes = dtypes_of(asked.dtype, pair.target.device, rounding)
+        dtypes = dtypes_of(args.dtype, pair.target.device, rounding)
         if torch.int8 in dtypes:
             dtypes = [torch.int8]
-        found = fastest(pair.target, dtypes, [asked.threads] if asked.threads else (),
+        found = fastest(pair.target, dtypes, [args.threads] if args.threads else (),
                         lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
                                           for tokens in (1, 5)),
                         glance=GLANCE, turns=1)
@@ -101,7 +101,7 @@ def tuned(pair: Pair, asked: Namespace, keep: Keep, rounding: bool = False) -> s
     return words + "".join(f", draft model in {described(model)}" for model in models[1:])
 
 
-class Chosen:
+class Prepared:
     """new, gamma: how many tokens are written, if the context leaves room, and draft tokens a
     round, where the user asks for no other numbers. What cannot be is refused before anything is
     measured.
@@ -109,29 +109,29 @@ class Chosen:
     setups: the pair as it runs eagerly, and compiled if that was asked for. how: the last in words.
     """
 
-    def __init__(self, asked: Namespace, new: int, gamma: int):
-        self.asked, self.options = asked, topology_of(asked.shape)
-        pair = read_pair(asked.weights, asked.device, asked.draft_model)
+    def __init__(self, args: Namespace, new: int, gamma: int):
+        self.args, self.options = args, topology_of(args.shape)
+        pair = read_pair(args.weights, args.device, args.draft_model)
         self.target, self.draft_model, self.tokenizer = pair
-        self.ids = self.tokenizer.begin + self.tokenizer.encode(asked.prompt)
-        self.sampling = options.sampling_of(asked)
+        self.ids = self.tokenizer.begin + self.tokenizer.encode(args.prompt)
+        self.sampling = options.sampling_of(args)
         new = max(1, min(new, self.target.config.context - len(self.ids)))
         self.request: dict = self.sampling | {
-            "max_new_tokens": asked.max_new_tokens or new, "seed": asked.seed,
+            "max_new_tokens": args.max_new_tokens or new, "seed": args.seed,
             "stop": self.tokenizer.ends}
-        self.gamma = asked.gamma or most_drafted(asked.drafter, self.draft_model, gamma)
+        self.gamma = args.gamma or most_drafted(args.drafter, self.draft_model, gamma)
         check_request(self.target, self.ids, **self.request, most=self.method().gamma)
-        keep = keeping(pair, asked)
-        if asked.compile:
-            self.setups, how = setups_of(self.target, self.draft_model, asked.dtype, asked.threads,
+        keep = keeping(pair, args)
+        if args.compile:
+            self.setups, how = setups_of(self.target, self.draft_model, args.dtype, args.threads,
                                          True)
             self.how = how.split(COMPILED)[-1]
         else:
-            self.how, self.setups = tuned(pair, asked, keep), [Setup(*pair[:2], None)]
-        self.options = options_of(self.target, self.draft_model, [self.ids], [asked.drafter],
+            self.how, self.setups = tuned(pair, args, keep), [Setup(*pair[:2], None)]
+        self.options = options_of(self.target, self.draft_model, [self.ids], [args.drafter],
                                   self.options, self.gamma, keep, **self.sampling)
 
     def method(self, target: Any = None, draft_model: Any = None, gamma: int = 0) -> Method:
         """For other models than those that run eagerly, or of another length, if they are given."""
-        return method_of(target or self.target, draft_model or self.draft_model, self.asked.drafter,
-                         self.asked.rule, gamma=gamma or self.gamma, **self.options)
+        return method_of(target or self.target, draft_model or self.draft_model, self.args.drafter,
+                         self.args.rule, gamma=gamma or self.gamma, **self.options)

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
 from nanospec.errors import RequestError, check_numbers
-from nanospec.methods.models.in_slots import MOST_KEPT, InSlots
+from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
 
 def repeated(logits: Tensor, repetition: float) -> Tensor:

@@ -26,7 +26,7 @@ cannot be several. Its longest ending that is a token stands for it: " function"
 between texts that the draft model is sure to know.
 
 Left out: reading the text in the draft model's own tokens, which needs a cache whose slots are not
-the text's places. String-level exact match is by_string.py.
+the text's places. String-level exact match is string_match.py.
 """
 
 from collections.abc import Sequence

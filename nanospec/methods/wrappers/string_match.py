@@ -81,15 +81,16 @@ class StringDrafter(CopyingDrafter):
         return tree
 
 
-def translated(ids: Sequence[int], of: Any, to: Any) -> list[int]:
+def translated(ids: Sequence[int], source: Any, to: Any) -> list[int]:
     """Tokens of one tokenizer as those of another, where they go on with a text that is there."""
-    names: dict[int, str] = {of.end_of_text: ""} | {i: name for name, i in of.special.items()}
+    names: dict[int, str] = {source.end_of_text: ""}
+    names |= {i: name for name, i in source.special.items()}
     found: list[int] = []
     for special, run in groupby(ids, lambda i: i in names):
         if special:
             found += [to.special.get(names[i], to.end_of_text) for i in run]
         else:
-            found += to.continued(of.decode([*run]))
+            found += to.continued(source.decode([*run]))
     return found
 
 

@@ -70,19 +70,19 @@ class Expression:
     def _read(self, parsed: Any, begins: bool, ends: bool) -> tuple:
         """The parser's parts as ours. begins, ends: whether the text begins, or ends, with them."""
         parts: list[Any] = []
-        for i, (op, of) in enumerate(parsed):
-            name = of.name if op.name == "AT" else op.name
+        for i, (op, argument) in enumerate(parsed):
+            name = argument.name if op.name == "AT" else op.name
             edges = begins and i == 0, ends and i == len(parsed) - 1
             if name in ONE:
-                parts.append(f"{op} {of}")
-                one = PARSER.SubPattern(parsed.state, [(op, of)])           # state: with the flags
+                parts.append(f"{op} {argument}")
+                one = PARSER.SubPattern(parsed.state, [(op, argument)])   # state: with the flags
                 self.ones[parts[-1]] = COMPILER.compile(one)
             elif name == "BRANCH":
-                parts.append(frozenset(self._read(way, *edges) for way in of[1]))
-            elif name == "SUBPATTERN" and not (of[1] or of[2]):
-                parts += self._read(of[3], *edges)
+                parts.append(frozenset(self._read(way, *edges) for way in argument[1]))
+            elif name == "SUBPATTERN" and not (argument[1] or argument[2]):
+                parts += self._read(argument[3], *edges)
             elif name in ("MAX_REPEAT", "MIN_REPEAT"):      # both match the same whole texts
-                least, most, body = of
+                least, most, body = argument
                 most = math.inf if most == PARSER.MAXREPEAT else most
                 self.check_size(max(least, 0 if most == math.inf else most))    # a state for each
                 parts.append((least, most, self._read(body, False, False)))
