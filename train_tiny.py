@@ -48,7 +48,8 @@ from nanospec.errors import NanospecError, PairError, RequestError, TextError, o
 from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.mixed import bfloat16_is_faster, mixed
-from nanospec.files.checkpoint import load_pair, load_saved, save_atomically, save_model
+from nanospec.files.checkpoint import load_saved, save_atomically, save_model
+from nanospec.files.pair import load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
 from nanospec.files.assembled import available
@@ -299,9 +300,8 @@ class Training:
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out loss of the first `most` windows, to be kept; and in words."""
         loss = self.held_out_loss(held, most)
-        words = f"accepted {1 - loss:.3f}" if self.name == "distil" else \
-            f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte"
-        return [loss], words
+        return [loss], (f"accepted {1 - loss:.3f}" if self.name == "distil" else
+                        f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte")
 
     def save(self) -> None:
         """Whole files, the ranks first: no model lies beside a tokenizer that is not its own."""
@@ -475,8 +475,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     # The texts: what the models are to write like, more of the kind, and what is held out.
     with announced("reading the texts", at_once=False):
-        parts = [read_texts(path) for path in args.text or [None]]
-        first, held_texts = (sum(texts, []) for texts in zip(*parts))
+        texts = zip(*map(read_texts, args.text or [None]))
+        first, held_texts = (sum(parts, []) for parts in texts)
         seen = size.batch * size.target.context * sum(size.steps)       # tokens, in all
         if args.text or not listed and seen < sum(map(len, first)):     # the library is ample
             more = []

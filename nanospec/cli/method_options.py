@@ -9,7 +9,7 @@ from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.announce import announced
-from nanospec.files.checkpoint import Pair, draft_model_of, load_pair
+from nanospec.files.pair import Pair, find_draft_model, load_pair
 from nanospec.files.kept import digest_of
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT_MODEL, is_fixed
@@ -35,7 +35,7 @@ def chosen_drafters(names: Sequence[str], source: Source, draft_models: Sequence
 
     RequestError, before any weight is read, if one needs a draft model and there is none.
     """
-    has_draft_model = all(name != "gpt" or draft_model_of(source) for name in draft_models)
+    has_draft_model = all(name != "gpt" or find_draft_model(source) for name in draft_models)
     if "all" in names:
         return list(DRAFTERS) if has_draft_model else WITHOUT_DRAFT_MODEL
     for name in names:

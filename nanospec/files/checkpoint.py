@@ -1,5 +1,5 @@
-"""The files a pair is kept in: target.pt and draft.pt, config and weights, and ranks.tiktoken, the
-tokenizer's.
+"""The files that a model of ours is kept in: a target or a small GPT, config and weights, and what
+its tokenizer must be; a learned draft model, and the target that it is for.
 
 What a model is, its file says: weights are rounded (eight_bits.py), and a draft model knows its
 target by what is read from the file.
@@ -12,41 +12,25 @@ import hashlib
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import ZIP_STORED, ZipFile
 
 import torch
 from torch import Tensor
 
-from nanospec.errors import NanospecError, PairError, RequestError, check_has, check_model, one_line
-from nanospec.files.eight_bits import rounded, widened
-from nanospec.files.paths import check_claimed, fetched, path_of, write_atomically
+from nanospec.errors import NanospecError, PairError, check_has, check_model, one_line
 from nanospec.files.assembled import available, check_weights, ready
-from nanospec.files.sources import Source, Target, model_at, find_source
+from nanospec.files.eight_bits import rounded, widened
+from nanospec.files.paths import check_claimed, fetched, write_atomically
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, Tables, tables_of
 from nanospec.model import GPT, Config
 
-WEIGHTS = Path(__file__).parent.parent / "weights"
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
                  "tokens may be accepted, and the text is exact all the same")
 LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
-
-
-class Pair(NamedTuple):
-    """draft_model: a GPT or a Learned; None for a target that has none beside it."""
-
-    target: GPT
-    draft_model: Any
-    tokenizer: AnyTokenizer
-
-    @property
-    def note(self) -> str:
-        """What the user should know of the draft model, or ""."""
-        return getattr(self.draft_model, "note", "")
 
 
 def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
@@ -191,106 +175,3 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise PairError(f"{path} is no draft model of ours: {one_line(error)}") from error
     return model
-
-
-def draft_model_of(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
-    """Where a draft model of this name is to be read, and which it is; None if there is none for
-    this target.
-
-    name: as for `load_pair`.
-    """
-    if name not in ("gpt", *LEARNED):
-        kind = load_saved(Path(name)).get("learned")
-        if kind not in LEARNED:
-            raise PairError(f"{name} is no draft model that python -m training wrote")
-        return Path(name), kind
-    if name == "gpt":
-        draft_model = source.draft_model if source.target else source.path / "draft.pt"
-        if draft_model:
-            return draft_model, name
-    elif (source.path / f"{name}.pt").exists():
-        return source.path / f"{name}.pt", name
-    return shipped_for(source.target, str(name)) if source.target else None
-
-
-def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
-    """The draft model of this name, or with "gpt" of any, that ships for a target of others."""
-    key = key_of(target.config, target.tokenizer)
-    for path in sorted(WEIGHTS.glob("*_*.pt")):
-        saved = load_saved(path)
-        if saved.get("found_by") == key and name in ("gpt", saved["learned"]):
-            return path, saved["learned"]
-    return None
-
-
-def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
-              dtype: torch.dtype = torch.float32, draft_model: str | Path = "gpt") -> Pair:
-    """The target, the draft model and their tokenizer: the shipped pair, or what `source`
-    names (files/sources.py).
-
-    draft_model: "gpt", the small GPT, or where there is none one that ships for this target; one of
-    LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may have
-    another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
-    Pair.draft_model is None for a target alone, if "gpt" finds nothing.
-    RequestError for another name. FileNotFoundError or PairError if they are not there, not whole,
-    or not made for one another.
-    """
-    if draft_model not in ("gpt", *LEARNED) and path_of(draft_model).suffix != ".pt":
-        raise RequestError(f"no draft model {str(draft_model)!r} here: there are gpt, "
-                           f"{', '.join(LEARNED)}, and .pt files")
-    source = source if isinstance(source, Source) else find_source(source)
-    folder, foreign, found = source.path, source.target, draft_model_of(source, draft_model)
-    if not found and draft_model != "gpt":
-        remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \
-            f"--out {folder} trains it"
-        raise PairError(f"{folder} holds no {draft_model}.pt: "
-                        f"python -m training {draft_model} {remedy}")
-    if found and draft_model in LEARNED and not foreign and not (folder / "target.pt").exists():
-        raise PairError(f"{folder} holds {draft_model}.pt and not the target that it is for: name "
-                        f"the target's folder or file, and {found[0]} as the draft model")
-    tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
-                               else Tokenizer.load(folder / "ranks.tiktoken"))
-    target = (foreign.load(device, dtype) if foreign
-              else load_model(folder / "target.pt", device, dtype, tokenizer))
-    check_rows(folder, target, tokenizer)
-    small: Any = None
-    tokens = target.config.vocab_size
-    if found:
-        file, kind = found
-        if kind != "gpt":
-            small = load_learned(file, target, kind, same_weights=file.parent == folder)
-        elif foreign:
-            other = model_at(file)
-            small, draft_tokenizer = other.load(device, dtype), other.tokenizer
-            check_rows(file, small, draft_tokenizer)
-            if (small.config.vocab_size != tokens
-                    or draft_tokenizer.fingerprint() != tokenizer.fingerprint()):
-                small = OtherTokenizer(small,
-                                       tables_between(draft_tokenizer, foreign.tokenizer, tokens))
-        else:
-            small = load_model(file, device, dtype, tokenizer)
-        tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
-    if target.config.vocab_size != tokens:
-        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens "
-                        "are no pair")
-    return Pair(target, small, tokenizer)
-
-
-def tables_between(draft_model: FolderTokenizer, target: FolderTokenizer,
-                   vocab_size: int) -> Tables:
-    """As `tables_of`, if they differ: where one has all of the other's ids, they are the same."""
-    same = draft_model.vocab.items() & target.vocab.items()
-    if len(same) < min(len(draft_model.vocab), len(target.vocab)):
-        return tables_of(draft_model, target, vocab_size)
-    ids = torch.tensor(sorted(i for _, i in same), device="cpu")
-    read_as = torch.full((vocab_size,), draft_model.end_of_text, device="cpu")
-    return Tables(ids, ids, read_as.index_copy(0, ids, ids))
-
-
-def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
-    """PairError unless the model has a row for every token of its tokenizer."""
-    rows, last = model.config.vocab_size, tokenizer.vocab_size - 1
-    if last >= rows:
-        raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has "
-                        f"{last + 1}: there is none for "
-                        f"{one_line(repr(tokenizer.decode([last])))}, token {last}")

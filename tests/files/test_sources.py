@@ -12,8 +12,9 @@ import torch
 from nanospec.cli import method_options
 from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
-from nanospec.files import checkpoint, sources
-from nanospec.files.checkpoint import Pair, draft_model_of, load_learned, load_pair, save_learned, save_model
+from nanospec.files import pair, sources
+from nanospec.files.checkpoint import load_learned, save_learned, save_model
+from nanospec.files.pair import Pair, find_draft_model, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.sources import Source, can_be_a_name, located, find_source
@@ -85,7 +86,7 @@ def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
         save_folder(model, folder, 256)
     for folder in tmp_path / "a", tmp_path / "b":
         monkeypatch.setattr(sources, "load_folder", lambda *_: pytest.fail("weights were read"))
-        assert draft_model_of(find_source(folder)) is None                  # no weight was read
+        assert find_draft_model(find_source(folder)) is None                  # no weight was read
         monkeypatch.setattr(sources, "load_folder", load_folder)
         pair = load_pair(str(folder), dtype=torch.float64)
         assert pair.draft_model is None and not pair.note and pair.target.config == model.config
@@ -105,7 +106,7 @@ def test_pairs_are_what_they_were(tmp_path):
         save_model(model, ours / f"{name}.pt", BYTES)
     for folder, draft_model in (ours, ours / "draft.pt"), (tmp_path / "theirs", tmp_path / "theirs" / "draft"):
         source = find_source(folder)
-        assert draft_model_of(source) == (draft_model, "gpt") and draft_model_of(source, "mlp") is None
+        assert find_draft_model(source) == (draft_model, "gpt") and find_draft_model(source, "mlp") is None
         assert load_pair(find_source(folder)).draft_model.config.layers == 1
 
 
@@ -174,7 +175,7 @@ def test_what_can_be_a_name(name, can):
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     """A prefix model for the target of a GGUF file stands among the weights that ship."""
-    monkeypatch.setattr(checkpoint, "WEIGHTS", tmp_path / "weights")
+    monkeypatch.setattr(pair, "WEIGHTS", tmp_path / "weights")
     (tmp_path / "weights").mkdir()
     write(tmp_path / "a.gguf", quantised=True)
     target, _, tokenizer = load_pair(tmp_path / "a.gguf")
@@ -225,9 +226,9 @@ def test_one_of_its_own_goes_first(shipped):
     tokenizer.engine.save(str(shipped / "tokenizer.json"))
     save_folder(target, folder, 2)
     (shipped / "tokenizer.json").rename(folder / "tokenizer.json")
-    assert draft_model_of(find_source(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
+    assert find_draft_model(find_source(folder)) == (shipped / "weights" / "small_prefix.pt", "prefix")
     save_learned("prefix", Prefix(len(PIECES), 32, [1], 2, 1, 16, 16), folder / "prefix.pt", target)
-    assert draft_model_of(find_source(folder), "prefix") == (folder / "prefix.pt", "prefix")
+    assert find_draft_model(find_source(folder), "prefix") == (folder / "prefix.pt", "prefix")
     assert load_pair(folder, draft_model="prefix").draft_model.layers == (1,)
 
 
@@ -235,7 +236,7 @@ def test_one_of_its_own_goes_first(shipped):
 
 def test_who_needs_a_draft_model(monkeypatch):
     there, none = (Source(Path("it"), draft_model=draft_model) for draft_model in (Path("draft"), None))
-    monkeypatch.setattr(method_options, "draft_model_of", lambda source: source.draft_model)
+    monkeypatch.setattr(method_options, "find_draft_model", lambda source: source.draft_model)
     of = partial(chosen_drafters, draft_models=["gpt"], option="--drafters")
     assert of([], there) == ["chain"] and of([], none) == of([], none, usual="hybrid") == ["suffix"]
     assert of(["stack"], there) == ["stack"] and of([], there, usual="hybrid") == ["hybrid"]

@@ -36,7 +36,7 @@ from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_o
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
-from nanospec.files.checkpoint import WEIGHTS, draft_model_of
+from nanospec.files.pair import WEIGHTS, find_draft_model
 from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method_of, most_drafted
@@ -73,7 +73,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
         raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = find_source(weights)
     if "all" in draft_models:
-        files = {draft_model_of(source, name): name for name in ("gpt", *LEARNED)}  # none twice
+        files = {find_draft_model(source, name): name for name in ("gpt", *LEARNED)}  # none twice
         draft_models = [name for file, name in files.items() if file] or ["gpt"]
     named = chosen_drafters(drafters, source, draft_models, "--drafters")
     if shape and not any(takes_shape(drafter, shape) for drafter in named):
