@@ -135,13 +135,16 @@ def gguf_reader(path: Path) -> Any:
     class QuickReader(extra("gguf").GGUFReader):        # type: ignore[misc]
         data: Any
 
-        def _get(self, offset, dtype, count=1, *rest, **more):
+        def _get(self, offset, dtype, count=1, override_order=None):
             self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
             self.parts = getattr(self, "parts", 0) + 1
             if self.parts > MOST_PARTS:
                 raise ValueError(f"it has more than {MOST_PARTS:,} parts")
-            check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
-            return super()._get(offset, dtype, count, *rest, **more)
+            if override_order or self.byte_order != "I":        # another order than this machine's
+                check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
+                return super()._get(offset, dtype, count, override_order)
+            # ValueError beyond the end of the file.
+            return np.frombuffer(self.data, dtype, int(count), int(offset))
 
     reader = QuickReader(path)
     check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
