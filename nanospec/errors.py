@@ -86,8 +86,10 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
 
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
                   top_k: int | None, top_p: float | None, seed: int, most: int = 0,
-                  stop: Collection[int] = (), others: Collection[str] = ()) -> None:
-    """RequestError unless `model` can answer it, with at most `most` draft tokens a round."""
+                  stop: Collection[int] = (), others: Collection[str] = ()) -> int:
+    """max_new_tokens. RequestError unless `model` can answer it, with at most `most` draft tokens a
+    round.
+    """
     check_known(others)
     check_model("the target", model)
     check_ids("the prompt", ids)
@@ -95,6 +97,7 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_seed(seed)
     check_numbers(Integral, max_new_tokens=max_new_tokens)
     check_sampling(temperature, top_k, top_p)
+    max_new_tokens = int(max_new_tokens)                # a number of 8 bits would overflow
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
@@ -107,6 +110,7 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
                            f"context of {context}")
     if most >= context:
         raise RequestError(f"a draft of up to {most} tokens exceeds the context of {context}")
+    return max_new_tokens
 
 
 def check_seed(seed: int) -> int:
@@ -129,7 +133,7 @@ def check_gamma(gamma: int, what: str) -> int:
     check_numbers(Integral, **{what: gamma})
     if not 1 <= gamma < MOST_NODES:
         raise RequestError(f"{what} must be at least 1 and at most {MOST_NODES - 1}, got {gamma}")
-    return gamma
+    return int(gamma)
 
 
 def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,

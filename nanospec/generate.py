@@ -43,7 +43,8 @@ def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 12
     dice: decides instead of the seed. compiler: makes the step one function, see fast/compiled.py.
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, 0, stop, others)
+    max_new_tokens = check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, 0,
+                                   stop, others)
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "pick")
     if compiler is not None:

@@ -186,8 +186,8 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, drafter.most, stop,
-                  others)
+    max_new_tokens = check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed,
+                                   drafter.most, stop, others)
     text = Text([ids], max_new_tokens + drafter.most + 1, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, hidden = prefill(target, text, drafter.layers)

@@ -21,7 +21,7 @@ class Text:
                  device: torch.device | str = "cpu"):
         width = -(-(max(len(ids) for ids in prompts) + room) // WIDTH) * WIDTH
         rows = [list(ids) + [0] * (width - len(ids)) for ids in prompts]
-        self.tokens = torch.tensor(rows, device=device)
+        self.tokens = torch.tensor(rows, dtype=torch.int64, device=device)
         self.length = torch.tensor([len(ids) for ids in prompts], device=device)
         self.vocab_size = vocab_size
         self._places = torch.arange(width, device=device)

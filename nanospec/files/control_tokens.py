@@ -32,7 +32,9 @@ ANSWER = "An answer."
 
 def read_added(engine: Any, folder: Path, config: Mapping) -> None:
     """Give the engine the tokens that tokenizer_config.json, whose table `config` is, and
-    added_tokens.json know. PairError where they have other ids there.
+    added_tokens.json know. PairError where they have other ids there. Where the first and
+    tokenizer.json contradict one another on the blanks around a token, the first is right, as for
+    transformers.
     """
     named = config.get("added_tokens_decoder")
     told = [(i, token) for i, token in named.items() if isinstance(token, dict)
@@ -46,11 +48,10 @@ def read_added(engine: Any, folder: Path, config: Mapping) -> None:
     for _, token in sorted(told, key=lambda item: int(item[0])):
         flags = {name: token[name] for name in ("lstrip", "rstrip", "single_word", "normalized")
                  if type(token.get(name)) is bool}
-        name, special = token["content"], token.get("special") is True
-        if name not in added:
+        name, old = token["content"], added.get(token["content"])
+        special = token.get("special") is True or old is not None and old.special
+        if old is None or name in known:
             more.append(extra("tokenizers").AddedToken(name, special=special, **flags))
-        elif special and not added[name].special:
-            more.append(as_special(added[name]))
     engine.add_tokens(more)                             # in this order they get the next ids
     wrong = [token["content"] for i, token in told
              if engine.token_to_id(token["content"]) != int(i)]

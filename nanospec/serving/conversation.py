@@ -47,7 +47,7 @@ class Conversation:
                 raise RequestError(f"a conversation has a context of 1 or more, got {context}")
         self.target, self.drafter = target, RecordingDrafter(drafter)
         config = target.config
-        self.context = min(context or config.context, config.context)
+        self.context = min(int(context or config.context), config.context)
         self.text = Text([[0]], self.context + drafter.most + 1, config.vocab_size,
                          target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)
@@ -87,8 +87,8 @@ class Conversation:
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_drafter(self.target, drafter, rule)
-        check_request(self.target, prompt, max_new_tokens, temperature, top_k, top_p, seed or 0,
-                      drafter.most, stop, others)
+        max_new_tokens = check_request(self.target, prompt, max_new_tokens, temperature, top_k,
+                                       top_p, seed or 0, drafter.most, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
@@ -121,11 +121,12 @@ class Conversation:
         """Let the target read the prompt but its last token, as far as its cache lacks it."""
         known = max(len(self.ids) - 1, 0)           # the last token of a text has never been read
         new, layers = prompt[known:-1], self.drafter.layers
-        self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, device=self.text.tokens.device)
+        self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, dtype=torch.int64,
+                                                         device=self.text.tokens.device)
         self.text.length[0], self.cache.length[0] = len(prompt), known
         self.drafter.forget_after(known)
         if new:
-            tokens = torch.tensor([new], device=self.target.device)
+            tokens = torch.tensor([new], dtype=torch.int64, device=self.target.device)
             out = self.target(tokens, self.cache, known + len(new), layers=layers, scored=0)
             self.drafter.record(out[1] if layers else None)
         elif layers and not known:

@@ -60,7 +60,8 @@ class Prompt:
             return
         end = len(self.request.ids) - 1
         self.cache = self.cache or target.new_cache(1, end)
-        piece = torch.tensor([self.request.ids[self.length:end][:PIECE]], device=target.device)
+        piece = torch.tensor([self.request.ids[self.length:end][:PIECE]], dtype=torch.int64,
+                             device=target.device)
         self.length += piece.shape[1]
         out = target(piece, self.cache, self.length, layers=layers, scored=0)
         self.hidden += [out[1]] if layers else []

@@ -70,8 +70,8 @@ class Server:
         check_numbers(Integral, rows=rows, context=context)
         if rows < 1 or context < 1:
             raise RequestError(f"a server has rows and a context: got {rows} and {context}")
-        self.context = min(context, target.config.context)
-        self.target, self.drafter, self.rows = target, drafter, rows
+        self.context, self.rows = min(int(context), target.config.context), int(rows)
+        self.target, self.drafter = target, drafter
         self.rule = rule or drafter.rule or verify
         # What stands in the place of both in a round, where a text may lack some of the nodes of a
         # draft.
@@ -103,8 +103,9 @@ class Server:
         if "seed" not in settings:                      # two of one seed would not be independent
             settings["seed"], self.seeds = self.seeds, self.seeds - 1
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
-        check_request(self.target, request.ids, request.max_new_tokens, request.temperature,
-                      request.top_k, request.top_p, request.seed, self.drafter.most, request.stop)
+        request.max_new_tokens = check_request(
+            self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
+            request.top_p, request.seed, self.drafter.most, request.stop)
         if len(request.ids) + request.max_new_tokens > self.context:
             raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new "
                                f"ones exceed this server's context of {self.context}: Server(..., "

@@ -65,6 +65,21 @@ def test_a_token_that_any_word_of_any_file_calls_special_is_no_text(tmp_path, to
     assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
 
 
+@pytest.mark.parametrize(("in_engine", "told", "expected"), [
+    ({"lstrip": True}, {"rstrip": True}, "a _,<t>,b"), ({}, {"lstrip": True}, "a,<t>,_ b"),
+    ({"lstrip": True, "special": True}, {"special": False}, "a _,<t>,_ b"), ({"rstrip": True}, None, "a _,<t>,b")])
+def test_of_two_files_that_contradict_one_another_the_config_says_which_blanks_a_token_takes(tmp_path, in_engine, told,
+                                                                                           expected):
+    """As in transformers, by which 400 such folders gave the same ids."""
+    made = engine(plain=[tokenizers.AddedToken("<t>", **in_engine)])
+    decoder = {"added_tokens_decoder": {"257": {"content": "<t>"} | told}} if told else {}
+    tokenizer = FolderTokenizer.load(folder_of(tmp_path, made, **decoder))
+    parts = {tokenizer.special.get("<t>", 257): "<t>"} | {tokenizer.encode("z" + c)[1]: c for c in "ab"}
+    blank = tokenizer.encode("z ")[1]
+    found = "".join(parts.get(i, "_" if i == blank else "?") for i in tokenizer.encode_special("a <t> b"))
+    assert found == expected.replace(",", "").replace(" ", "")
+
+
 @pytest.mark.parametrize("last", [300_000, 300_000_000])
 def test_an_id_far_above_all_others_is_refused_at_once(tmp_path, last):
     folder_of(tmp_path, engine())

@@ -11,6 +11,7 @@ import pytest
 
 from nanospec.errors import RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import method_of
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, walk
@@ -122,6 +123,23 @@ def test_a_copy_goes_on_as_the_original_does(copied, name):
         while not all(request.done for request in requests):
             its.step()
     assert [request.tokens for request in mine] == [request.tokens for request in asked]
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint64])
+def test_whole_numbers_of_few_bits_do_not_overflow(kind):
+    """Prompts and lengths whose sum such a number cannot hold."""
+    target, ids = small_gpt(5, 2, 1, context=256), [1, 2, 3] * 34
+    plain = list(generate(target, ids, 100, top_k=3, seed=7))
+    theirs = [kind(token) for token in ids]
+    settings = {"max_new_tokens": kind(100), "top_k": kind(3), "seed": kind(7)}
+    assert list(generate(target, theirs, **settings)) == plain
+    assert tokens_of(speculate(target, PromptLookup(kind(4)), theirs, **settings)) and len(plain) == 100
+    server = Server(target, PromptLookup(kind(4)), rows=kind(2), context=kind(127))
+    request = server.submit(theirs[:26], **settings)
+    while not request.done:
+        server.step()
+    talk = Conversation(target, PromptLookup(kind(4)), context=kind(127))
+    assert len(request.tokens) == len(tokens_of(talk.reply(theirs[:26], **settings))) == 100
 
 
 def test_numbers_of_other_libraries():
