@@ -87,9 +87,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
                   top_k: int | None, top_p: float | None, seed: int, most: int = 0,
                   stop: Collection[int] = (), others: Collection[str] = ()) -> int:
-    """max_new_tokens. RequestError unless `model` can answer it, with at most `most` draft tokens a
-    round.
-    """
+    """max_new_tokens. RequestError unless `model` can answer, with `most` draft tokens a round."""
     check_known(others)
     check_model("the target", model)
     check_ids("the prompt", ids)
@@ -97,7 +95,6 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_seed(seed)
     check_numbers(Integral, max_new_tokens=max_new_tokens)
     check_sampling(temperature, top_k, top_p)
-    max_new_tokens = int(max_new_tokens)                # a number of 8 bits would overflow
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
@@ -105,12 +102,12 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
         raise RequestError(f"the prompt has a token outside 0..{vocab_size - 1}: wrong tokenizer?")
     if max_new_tokens < 0:
         raise RequestError(f"max_new_tokens must not be negative, got {max_new_tokens}")
-    if len(ids) + max_new_tokens > context:
+    if max_new_tokens > context - len(ids):             # a sum of 8 bits would overflow
         raise RequestError(f"{len(ids)} prompt tokens and {max_new_tokens} new ones exceed the "
                            f"context of {context}")
     if most >= context:
         raise RequestError(f"a draft of up to {most} tokens exceeds the context of {context}")
-    return max_new_tokens
+    return int(max_new_tokens)
 
 
 def check_seed(seed: int) -> int:

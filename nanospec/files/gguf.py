@@ -140,11 +140,9 @@ def gguf_reader(path: Path) -> Any:
             self.parts = getattr(self, "parts", 0) + 1
             if self.parts > MOST_PARTS:
                 raise ValueError(f"it has more than {MOST_PARTS:,} parts")
-            if override_order or self.byte_order != "I":        # another order than this machine's
-                check_claimed(int(offset) + int(count) * np.dtype(dtype).itemsize, len(self.data))
-                return super()._get(offset, dtype, count, override_order)
-            # ValueError beyond the end of the file.
-            return np.frombuffer(self.data, dtype, int(count), int(offset))
+            found = np.frombuffer(self.data, dtype, int(count), int(offset))    # ValueError past it
+            order = override_order or self.byte_order
+            return found if order == "I" else found.view(found.dtype.newbyteorder(order))
 
     reader = QuickReader(path)
     check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
