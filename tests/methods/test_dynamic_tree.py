@@ -8,11 +8,13 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
+from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.trees.dynamic_tree import DynamicTree
 from nanospec.methods.trees.tree_draft import of_text
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill
 from tests.proof.compare import Batch
 
@@ -157,3 +159,16 @@ def test_a_learned_model_drafts_among_other_texts_what_it_drafts_for_a_text_alon
         own = [batch.round(its, Sampling(0.8))[0] for batch, its in alone]
         trees = [of_text(draft, b)[:2] for b in range(3)]
         assert trees == [of_text(each, 0)[:2] for each in own] and trees[0] != trees[1] != trees[2]
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_draft_may_be_smaller_than_what_it_is_grown_from_unless_a_cache_must_hold_that(name):
+    """Up to the last slot of the context."""
+    target = small_gpt(5, 3, 1, context=40)
+    model, sizes = small_learned(name, target), (2, 4, 3)
+    if name in ("eagle", "eagle3", "mtp", "early_exit"):
+        with pytest.raises(RequestError, match="width 4 and depth 3 is grown from 8 nodes .* its size must be as large"):
+            DynamicTree(model, *sizes)
+    else:
+        tree = DynamicTree(model, *sizes)
+        assert tokens_of(speculate(target, tree, [1, 2, 3], 37, 0)) == list(generate(target, [1, 2, 3], 37, 0))

@@ -46,6 +46,8 @@ from nanospec.text import Text
 class EagleReader(TextReader):
     """A draft token goes through the layer, and into a slot of its own after the text."""
 
+    keeps_nodes = True
+
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
         self.cache.length = text.length.clone()         # text.length itself moves on
         self.branches = Branches(self.cache)

@@ -27,8 +27,10 @@ class LearnedReader:
     kept: (B, S, len(layers), C); kept[:, i] are the hidden states before token i.
     state: (B, m, ...), after every token of the last call.
     lag: as GPTReader has it. Only the last token has to be read.
+    keeps_nodes: whether draft tokens take slots of a cache.
     """
 
+    keeps_nodes = False
     per_row: tuple[str, ...] = ("kept",)
     text: Text
     lag = 1

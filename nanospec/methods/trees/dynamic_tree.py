@@ -44,11 +44,13 @@ class DynamicTree(TreeOfModel):
             if number < 1:
                 raise RequestError(f"a tree's {name} must be 1 or more, got {number}")
         self.depth = longest_chain(draft_model, depth or min(1 + count // width, count))
-        if width * (self.depth - 1) > count:            # there is room for as many as a draft has
-            raise RequestError(f"a tree of width {width} and depth {self.depth} is grown from "
-                               f"{width * (self.depth - 1)} nodes that the draft model reads: then "
-                               f"its size must be as large, got {count}")
         self.reader = tree_reader_of(draft_model, self.depth)
+        # A cache has room for as many as a draft has.
+        nodes = (width if getattr(self.reader, "keeps_nodes", True) else 1) * (self.depth - 1)
+        if nodes > count:
+            raise RequestError(f"a tree of width {width} and depth {self.depth} is grown from "
+                               f"{nodes} nodes that the draft model reads: then its size must be "
+                               f"as large, got {count}")
         self.layers = self.reader.layers
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
