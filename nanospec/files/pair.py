@@ -129,9 +129,16 @@ def tables_between(draft_model: FolderTokenizer, target: FolderTokenizer,
 
 
 def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
-    """PairError unless the model has a row for every token of its tokenizer."""
+    """PairError unless the model has a row for every token of its tokenizer, and for those that its
+    files put before a text; and for one at least of those that end it.
+    """
     rows, last = model.config.vocab_size, tokenizer.vocab_size - 1
     if last >= rows:
         raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has "
                         f"{last + 1}: there is none for "
                         f"{one_line(repr(tokenizer.decode([last])))}, token {last}")
+    for ids, what in (tokenizer.begin, "stands before a text"), (tokenizer.ends, "ends a text"):
+        beyond = [i for i in ids if i >= rows]
+        if beyond and (ids is tokenizer.begin or len(beyond) == len(ids)):
+            raise PairError(f"{path}: the model has rows for {rows} tokens, and by its files token "
+                            f"{beyond[0]} {what}")

@@ -11,12 +11,14 @@ bytes out.
 
 import base64
 import hashlib
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from numbers import Integral
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import tiktoken
@@ -26,6 +28,7 @@ from nanospec.errors import (NanospecError, PairError, RequestError, TextError, 
 from nanospec.files.paths import read_file, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
+ONE_AT_A_TIME = Lock()  # of those that turn the error stream away
 
 # Tokens never cross the borders this pattern draws: a run of letters with one mark before it ("
 # return", ".append", "_name"), up to three digits, a run of other marks, blank space. It is written
@@ -124,6 +127,21 @@ def refusing(what: str, kind: type[NanospecError] = RequestError) -> Iterator[No
         raise
     except BaseException as error:
         raise kind(f"{what}: {one_line(error)}") from error
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """What is written to this process's error stream meanwhile is dropped: an engine in another
+    language that gives up on a file prints a page about itself.
+    """
+    with ONE_AT_A_TIME, ExitStack() as afterwards:
+        with suppress(OSError):                         # there may be no error stream
+            heard, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+            afterwards.callback(os.close, heard)
+            afterwards.callback(os.close, nowhere)
+            afterwards.callback(os.dup2, heard, 2)
+            os.dup2(nowhere, 2)
+        yield
 
 
 class Tokenizer:

@@ -20,7 +20,7 @@ from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.control_tokens import check_growth, mark, read_added, written_by
 from nanospec.files.extra import extra
 from nanospec.files.paths import read_file, read_json, write_json
-from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of, unheard
 
 SPARSE = 100            # ids to a token; where there are more, one is a mistake or meant badly
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
@@ -188,7 +188,7 @@ class FolderTokenizer:
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
         data = read_file(path)
         config, special = named_in(folder)
-        with refusing(f"{path} is cut short, or is no tokenizer", PairError):
+        with unheard(), refusing(f"{path} is cut short, or is no tokenizer", PairError):
             check_growth(json.loads(data))              # before the engine obeys it
             engine = tokenizers.Tokenizer.from_buffer(data)
             read_added(engine, folder, config)
@@ -205,8 +205,11 @@ class FolderTokenizer:
             raise PairError(f"{path} has {len(ids):,} tokens, and one of them the id {max(ids):,}")
         names = [*special.values(), *more_special(config),
                  *more_special(read_json(folder / "special_tokens_map.json"))]
-        with refusing(f"{path} cannot be used", PairError):
-            return cls(engine, ends, read_template(folder, config, special), names)
+        try:
+            with unheard(), refusing(f"{path} cannot be used", PairError):
+                return cls(engine, ends, read_template(folder, config, special), names)
+        except RequestError as error:                   # it cannot encode the shortest text
+            raise PairError(f"{path} cannot be used: {error}") from error
 
 
 AnyTokenizer = Tokenizer | FolderTokenizer

@@ -1,6 +1,7 @@
 """Special tokens of strangers' files: which they are, whoever says so, and that no text of a user's has one."""
 
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -169,3 +170,18 @@ def test_what_an_engine_gives_up_at_is_refused():
     tokenizer = FolderTokenizer(made, [256])
     with pytest.raises(RequestError, match="cannot be encoded"):
         tokenizer.encode("x" * 40 + "!")
+
+
+@pytest.mark.parametrize("part", [
+    {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+    {"post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [],
+                        "special_tokens": {}}}], ids=["when it is read", "when it is used"])
+def test_an_engine_that_gives_up_is_heard_from_us_alone(tmp_path, capfd, part):
+    """It would print where in its own code it was, and of what kind its types were."""
+    folder_of(tmp_path, engine())
+    made = json.loads((tmp_path / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made | part))
+    with pytest.raises(PairError):
+        FolderTokenizer.load(tmp_path)
+    print("heard again", file=sys.stderr)
+    assert capfd.readouterr().err == "heard again\n"

@@ -237,6 +237,26 @@ def test_a_pair_that_is_none(pair, capsys):
     refused(load_pair, pair, "cpu", torch.float32, "prefix", words="holds no prefix.pt")
 
 
+@pytest.mark.parametrize("ends, words", [([9_000, 9_001], "files token 9000 ends a text"), ([9_000, 256], None)])
+def test_a_token_that_ends_a_text_and_that_the_model_lacks(pair, ends, words):
+    """It never comes. Of several, some may be those of a larger model of the family."""
+    target = pair / "target"
+    for name in "tokenizer_config.json", "generation_config.json":
+        (target / name).unlink()
+    (target / "config.json").write_text(json.dumps(json.loads((target / "config.json").read_text())
+                                                   | {"eos_token_id": ends}))
+    if words:
+        refused(load_pair, pair, words=words)
+    else:
+        assert load_pair(pair).tokenizer.ends == {9_000, 256}
+
+
+def test_a_token_that_stands_before_a_text_and_that_the_model_lacks(pair):
+    path = pair / "target" / "tokenizer.json"
+    path.write_text(re.sub(r'("ids": \[\s*)256', r"\g<1>8000", path.read_text()))
+    refused(load_pair, pair, words="rows for 257 tokens, and by its files token 8000 stands before a text")
+
+
 @pytest.mark.parametrize("rows, more", [((300, 270), 0), ((270, 300), 0), ((300, 300), 1), ((258, 257), 1)])
 def test_one_tokenizer_and_models_with_other_numbers_of_rows(rows, more, pair):
     """All tokens that both have are drafted as themselves, special ones too, and no others. more: tokens that the
