@@ -48,8 +48,8 @@ from nanospec.errors import NanospecError, PairError, RequestError, TextError, o
 from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.mixed import bfloat16_is_faster, mixed
-from nanospec.files.checkpoint import load_saved, save_atomically, save_model
-from nanospec.files.pair import load_pair
+from nanospec.files.model_file import load_saved, save_atomically, save_model
+from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
 from nanospec.files.assembled import available

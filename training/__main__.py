@@ -33,8 +33,8 @@ from nanospec.fast.autotune import copy_of, dtypes_of, fastest, set_up
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import step_seconds
 from nanospec.fast.compiled import compiler_for
-from nanospec.files.checkpoint import load_learned
-from nanospec.files.pair import WEIGHTS, load_pair
+from nanospec.files.model_file import load_learned
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.paths import write_atomically
 from nanospec.files.sources import find_source

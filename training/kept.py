@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nanospec.errors import PairError, TextError
 from nanospec.fast.mixed import mixed
-from nanospec.files.checkpoint import fingerprint, save_atomically
+from nanospec.files.model_file import fingerprint, save_atomically
 from nanospec.files.corpus import HeldOut
 from nanospec.methods.draft_models.unrolled import predicted
 from nanospec.model import GPT

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nanospec.cli.show.figures import BLUE, blank
 from nanospec.fast.mixed import mixed
-from nanospec.files.checkpoint import fingerprint, save_learned
+from nanospec.files.model_file import fingerprint, save_learned
 from nanospec.files.corpus import HeldOut
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned

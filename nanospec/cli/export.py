@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from nanospec.cli.launch import Parser, command
-from nanospec.files.pair import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.speculators import ENGINES
 from nanospec.files.tokenizer import Tokenizer

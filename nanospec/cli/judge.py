@@ -23,7 +23,7 @@ import torch
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import COUNT, HERE, MODEL, TEXT
 from nanospec.errors import NanospecError, RequestError, one_line
-from nanospec.files.pair import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.judge.endpoint import Endpoint
 from nanospec.judge.given import answers, given_in
 from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,

@@ -9,7 +9,7 @@ from nanospec.cli.bench.measure import measure_costs
 from nanospec.cli.show.terminal import note
 from nanospec.errors import RequestError, check_gamma
 from nanospec.fast.announce import announced
-from nanospec.files.pair import Pair, find_draft_model, load_pair
+from nanospec.files.checkpoint import Pair, find_draft_model, load_pair
 from nanospec.files.kept import digest_of
 from nanospec.files.sources import Source
 from nanospec.methods.index import DRAFTERS, REMEMBERING, WITHOUT_DRAFT_MODEL, is_fixed

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from nanospec.errors import MOST_NODES, SEEDS, DeviceError
-from nanospec.files.pair import WEIGHTS
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
 from nanospec.files.assembled import available
 from nanospec.files.sources import PACKAGED, can_be_a_name

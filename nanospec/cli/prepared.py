@@ -16,8 +16,8 @@ from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
                                     fastest, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
-from nanospec.files.checkpoint import fingerprint
-from nanospec.files.pair import WEIGHTS, Pair
+from nanospec.files.model_file import fingerprint
+from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.kept import kept_or_found
 from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, Method, method_of, most_drafted

@@ -1,177 +1,144 @@
-"""The files that a model of ours is kept in: a target or a small GPT, config and weights, and what
-its tokenizer must be; a learned draft model, and the target that it is for.
-
-What a model is, its file says: weights are rounded (eight_bits.py), and a draft model knows its
-target by what is read from the file.
-
-Written whole or not at all. Read with `weights_only`, so that a checkpoint from a stranger cannot
-run code, and looked through before it is used: what is no GPT of ours is refused in one line.
+"""Which models and tokenizer belong together: the pair that ships, one in a folder of ours, or a
+target of others with a draft model beside it, one that ships for it, or none.
 """
 
-import hashlib
-from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
-from typing import Any
-from zipfile import ZIP_STORED, ZipFile
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from nanospec.errors import NanospecError, PairError, check_has, check_model, one_line
-from nanospec.files.assembled import available, check_weights, ready
-from nanospec.files.eight_bits import rounded, widened
-from nanospec.files.paths import check_claimed, fetched, write_atomically
+from nanospec.errors import PairError, RequestError, one_line
+from nanospec.files.model_file import key_of, load_learned, load_model, load_saved
+from nanospec.files.paths import path_of
+from nanospec.files.sources import Source, Target, find_source, model_at
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.files.tokenizer_json import AnyTokenizer
+from nanospec.files.tokenizer_json import AnyTokenizer, FolderTokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
-from nanospec.model import GPT, Config
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, Tables, tables_of
+from nanospec.model import GPT
 
-OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
-                 "tokens may be accepted, and the text is exact all the same")
-LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
-
-
-def save_model(model: GPT, path: Path, tokenizer: Tokenizer) -> None:
-    """Write config, weights, rounded, and which tokenizer they are for; whole or not at all."""
-    check_model("the model", model)
-    check_has("the tokenizer", tokenizer, "a tokenizer", "fingerprint")
-    state = dict(model.state_dict())
-    if model.config.tied:
-        del state["head.weight"]
-    save_atomically({"config": asdict(model.config), "state": rounded(state),
-                     "tokenizer": tokenizer.fingerprint()}, path)
+WEIGHTS = Path(__file__).parent.parent / "weights"
 
 
-def save_learned(name: str, model: Learned, path: Path, target: GPT,
-                 tokenizer: AnyTokenizer | None = None) -> None:
-    """Write a learned draft model, rounded, what it was made of, and which target it is for; whole
-    or not at all.
+class Pair(NamedTuple):
+    """draft_model: a GPT or a Learned; None for a target that has none beside it."""
 
-    name: one of LEARNED. In the file the parts of its decoder layer have names without "layer.".
-    tokenizer: the target's. With it the file is found, among the weights that ship, by a target of
-    these sizes.
+    target: GPT
+    draft_model: Any
+    tokenizer: AnyTokenizer
+
+    @property
+    def note(self) -> str:
+        """What the user should know of the draft model, or ""."""
+        return getattr(self.draft_model, "note", "")
+
+
+def find_draft_model(source: Source, name: str | Path = "gpt") -> tuple[Path, str] | None:
+    """Where a draft model of this name is to be read, and which it is; None if there is none for
+    this target.
+
+    name: as for `load_pair`.
     """
-    state = {name.removeprefix(LAYER): tensor for name, tensor in model.state_dict().items()}
-    found_by = {"found_by": key_of(target.config, tokenizer)} if tokenizer else {}
-    save_atomically({"learned": name, "sizes": model.sizes, "state": rounded(state),
-                     "target": fingerprint(target)} | found_by, path)
+    if name not in ("gpt", *LEARNED):
+        kind = load_saved(Path(name)).get("learned")
+        if kind not in LEARNED:
+            raise PairError(f"{name} is no draft model that python -m training wrote")
+        return Path(name), kind
+    if name == "gpt":
+        draft_model = source.draft_model if source.target else source.path / "draft.pt"
+        if draft_model:
+            return draft_model, name
+    elif (source.path / f"{name}.pt").exists():
+        return source.path / f"{name}.pt", name
+    return shipped_for(source.target, str(name)) if source.target else None
 
 
-def fingerprint(model: GPT) -> str:
-    """Two targets have the same one if their weights in bfloat16 are the same."""
-    digest = hashlib.sha256()
-    for weight in model.parameters():
-        in_16_bits = weight.detach().to(torch.bfloat16).contiguous()
-        digest.update(in_16_bits.view(torch.uint8).cpu().numpy())
-    return digest.hexdigest()[:16]
+def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
+    """The draft model of this name, or with "gpt" of any, that ships for a target of others."""
+    key = key_of(target.config, target.tokenizer)
+    for path in sorted(WEIGHTS.glob("*_*.pt")):
+        saved = load_saved(path)
+        if saved.get("found_by") == key and name in ("gpt", saved["learned"]):
+            return path, saved["learned"]
+    return None
 
 
-def key_of(config: Config, tokenizer: AnyTokenizer) -> str:
-    """Targets have the same one if their weights' shapes and their tokens' ids are the same."""
-    shape = [config.vocab_size, config.layers, config.channels, config.heads, config.kv_heads,
-             config.head_size, config.hidden]
-    return " ".join([*map(str, shape), tokenizer.fingerprint()])
+def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
+              dtype: torch.dtype = torch.float32, draft_model: str | Path = "gpt") -> Pair:
+    """The target, the draft model and their tokenizer: the shipped pair, or what `source`
+    names (files/sources.py).
 
-
-def save_atomically(what: dict, path: Path) -> None:
-    """torch.save; the file is whole or not there at all. OSError when it cannot be written."""
-    write_atomically(path, lambda file: torch.save(what, file))
-
-
-def load_saved(path: Path) -> dict:
-    """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything
-    else, if a byte of what it holds has changed, or if it says that it is more than it is.
+    draft_model: "gpt", the small GPT, or where there is none one that ships for this target; one of
+    LEARNED, beside the target; or the .pt file of one, wherever it lies. A GPT of others may have
+    another tokenizer: then it drafts the tokens that both have, and Pair.note says so.
+    Pair.draft_model is None for a target alone, if "gpt" finds nothing.
+    RequestError for another name. FileNotFoundError or PairError if they are not there, not whole,
+    or not made for one another.
     """
-    file = BytesIO(fetched(path).read_bytes())
-    size = file.getbuffer().nbytes
-    try:
-        with ZipFile(file) as parts:  # torch writes a checksum of every part, and does not read it
-            entries = parts.infolist()
-            if any(entry.compress_type != ZIP_STORED for entry in entries):
-                raise ValueError("its parts are compressed, as torch writes none")
-            check_claimed(sum(entry.file_size for entry in entries), size)
-            damaged = parts.testzip()
-        if damaged:
-            raise ValueError(f"the checksum of {damaged} is wrong")
-        file.seek(0)
-        saved = torch.load(file, map_location="cpu", weights_only=True)
-        claimed = sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(saved))
-        check_claimed(claimed // 2, size)               # a tied matrix stands there under two names
-    except Exception as error:          # there is no list of what torch makes of a stranger's bytes
-        raise PairError(f"{path} is cut short, or is no checkpoint: {one_line(error)}") from error
-    if not isinstance(saved, dict):
-        raise PairError(f"{path} is no checkpoint of ours: it holds a {type(saved).__name__}, not "
-                        "a dict")
-    return saved
+    if draft_model not in ("gpt", *LEARNED) and path_of(draft_model).suffix != ".pt":
+        raise RequestError(f"no draft model {str(draft_model)!r} here: there are gpt, "
+                           f"{', '.join(LEARNED)}, and .pt files")
+    source = source if isinstance(source, Source) else find_source(source)
+    folder, foreign, found = source.path, source.target, find_draft_model(source, draft_model)
+    if not found and draft_model != "gpt":
+        remedy = f"--weights {folder} trains one, whose file can be named" if foreign else \
+            f"--out {folder} trains it"
+        raise PairError(f"{folder} holds no {draft_model}.pt: "
+                        f"python -m training {draft_model} {remedy}")
+    if found and draft_model in LEARNED and not foreign and not (folder / "target.pt").exists():
+        raise PairError(f"{folder} holds {draft_model}.pt and not the target that it is for: name "
+                        f"the target's folder or file, and {found[0]} as the draft model")
+    tokenizer: AnyTokenizer = (foreign.tokenizer if foreign
+                               else Tokenizer.load(folder / "ranks.tiktoken"))
+    target = (foreign.load(device, dtype) if foreign
+              else load_model(folder / "target.pt", device, dtype, tokenizer))
+    check_rows(folder, target, tokenizer)
+    small: Any = None
+    tokens = target.config.vocab_size
+    if found:
+        file, kind = found
+        if kind != "gpt":
+            small = load_learned(file, target, kind, same_weights=file.parent == folder)
+        elif foreign:
+            other = model_at(file)
+            small, draft_tokenizer = other.load(device, dtype), other.tokenizer
+            check_rows(file, small, draft_tokenizer)
+            if (small.config.vocab_size != tokens
+                    or draft_tokenizer.fingerprint() != tokenizer.fingerprint()):
+                small = OtherTokenizer(small,
+                                       tables_between(draft_tokenizer, foreign.tokenizer, tokens))
+        else:
+            small = load_model(file, device, dtype, tokenizer)
+        tokens = small.vocab_size if isinstance(small, Learned) else small.config.vocab_size
+    if target.config.vocab_size != tokens:
+        raise PairError(f"{folder}: vocabularies of {target.config.vocab_size} and {tokens} tokens "
+                        "are no pair")
+    return Pair(target, small, tokenizer)
 
 
-def tensors_in(saved: Any) -> list[Tensor]:
-    """All tensors of a checkpoint, wherever they stand in it."""
-    found, seen, open_ = list[Tensor](), set[int](), [saved]
-    while open_:
-        thing = open_.pop()
-        if isinstance(thing, Tensor):
-            found.append(thing)
-        elif id(thing) not in seen and isinstance(thing, dict | list | tuple):
-            seen.add(id(thing))                         # things may contain one another
-            open_ += thing.values() if isinstance(thing, dict) else thing
-    return found
+def tables_between(draft_model: FolderTokenizer, target: FolderTokenizer,
+                   vocab_size: int) -> Tables:
+    """As `tables_of`, if they differ: where one has all of the other's ids, they are the same."""
+    same = draft_model.vocab.items() & target.vocab.items()
+    if len(same) < min(len(draft_model.vocab), len(target.vocab)):
+        return tables_of(draft_model, target, vocab_size)
+    ids = torch.tensor(sorted(i for _, i in same), device="cpu")
+    read_as = torch.full((vocab_size,), draft_model.end_of_text, device="cpu")
+    return Tables(ids, ids, read_as.index_copy(0, ids, ids))
 
 
-def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
-               tokenizer: AnyTokenizer | None = None) -> GPT:
-    """A model as `save_model` wrote it, ready to decode (no gradients).
-
-    FileNotFoundError, or PairError if the file holds anything else, a model made for another
-    tokenizer, or a weight that is NaN or infinite in `dtype`.
+def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
+    """PairError unless the model has a row for every token of its tokenizer, and for those that its
+    files put before a text; and for one at least of those that end it.
     """
-    device, saved = available(device, dtype), load_saved(path)
-    missing = {"config", "state", "tokenizer"} - saved.keys()
-    if missing:
-        raise PairError(f"{path} is a checkpoint, but not of this GPT: there is no "
-                        f"{min(missing)!r} in it")
-    if tokenizer and saved["tokenizer"] != tokenizer.fingerprint():
-        raise PairError(f"{path} was trained with another tokenizer than the one beside it")
-    try:
-        return ready(Config(**saved["config"]), widened(saved["state"]), device, dtype)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise PairError(f"{path} is a checkpoint, but not of this GPT: "
-                        f"{one_line(error)}") from error
-
-
-def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) -> Learned:
-    """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to
-    draft.
-
-    FileNotFoundError, or PairError if the file holds anything else, or one for another target. With
-    same_weights=False it may have been trained on other weights of these shapes: then its `note`
-    says so.
-    """
-    saved = load_saved(path)
-    try:
-        if saved["learned"] != name:
-            raise PairError(f"{path} is a draft model of another kind: {saved['learned']}")
-        same = saved["target"] == fingerprint(target)
-        if same_weights and not same:
-            raise PairError(f"{path} was trained for another target than the one beside it")
-        state, sizes = widened(saved["state"]), saved["sizes"]
-        sides = [side for weight in state.values() for side in weight.shape]
-        largest = max([len(state), target.config.vocab_size, *sides])
-        for size, number in sizes.items():              # refused before the weights are made
-            if type(number) is int and number > largest:
-                raise PairError(f"{path} is no draft model of ours: its weights are not those of "
-                                f"{size} = {number}")
-        with torch.device("cpu"):
-            model = LEARNED[name](**sizes).attach(target)
-        names = {name.removeprefix(LAYER): name for name in model.state_dict()}
-        model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
-        model = model.to(target.device, target.dtype).requires_grad_(False).eval()
-        check_weights(model)
-        setattr(model, "note", "" if same else OTHER_WEIGHTS.format(path.name))
-    except NanospecError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise PairError(f"{path} is no draft model of ours: {one_line(error)}") from error
-    return model
+    rows, last = model.config.vocab_size, tokenizer.vocab_size - 1
+    if last >= rows:
+        raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has "
+                        f"{last + 1}: there is none for "
+                        f"{one_line(repr(tokenizer.decode([last])))}, token {last}")
+    for ids, what in (tokenizer.begin, "stands before a text"), (tokenizer.ends, "ends a text"):
+        beyond = [i for i in ids if i >= rows]
+        if beyond and (ids is tokenizer.begin or len(beyond) == len(ids)):
+            raise PairError(f"{path}: the model has rows for {rows} tokens, and by its files token "
+                            f"{beyond[0]} {what}")

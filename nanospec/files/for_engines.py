@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nanospec.errors import PairError, one_line
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.files.paths import path_of, written_aside

@@ -5,8 +5,8 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.fast.clock import draft_seconds, step_seconds
-from nanospec.files.checkpoint import save_learned, save_model
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.model_file import save_learned, save_model
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder
 from nanospec.files.tokenizer import Tokenizer

@@ -10,7 +10,7 @@ import torch
 import train_tiny
 from nanospec.cli import __main__ as commands
 from nanospec.cli.bench import measure, prompts
-from nanospec.files.checkpoint import save_model
+from nanospec.files.model_file import save_model
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt

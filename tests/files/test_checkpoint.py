@@ -15,9 +15,9 @@ import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
 from nanospec.files import paths
-from nanospec.files.checkpoint import (available, load_learned, load_model, load_saved, save_atomically, save_learned,
+from nanospec.files.model_file import (available, load_learned, load_model, load_saved, save_atomically, save_learned,
                                        save_model)
-from nanospec.files.pair import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_learned

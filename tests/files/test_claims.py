@@ -12,8 +12,8 @@ import torch
 from nanospec.cli.options import SHAPE
 from nanospec.errors import PairError, RequestError
 from nanospec.files import paths
-from nanospec.files.checkpoint import load_model, load_saved, save_model
-from nanospec.files.pair import WEIGHTS, load_pair
+from nanospec.files.model_file import load_model, load_saved, save_model
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.gguf import GGUFFile, load_gguf
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.tokenizer import Tokenizer

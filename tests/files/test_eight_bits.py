@@ -5,7 +5,7 @@ import torch
 
 from nanospec.errors import PairError
 from nanospec.files import eight_bits
-from nanospec.files.checkpoint import (fingerprint, load_learned, load_model, load_saved, save_atomically, save_learned,
+from nanospec.files.model_file import (fingerprint, load_learned, load_model, load_saved, save_atomically, save_learned,
                                        save_model)
 from nanospec.files.eight_bits import LARGE, rounded, widened
 from nanospec.files.tokenizer import Tokenizer

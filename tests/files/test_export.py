@@ -15,8 +15,8 @@ from nanospec.cli import demo
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.command import main as bench
 from nanospec.errors import PairError, RequestError
-from nanospec.files.checkpoint import save_model
-from nanospec.files.pair import WEIGHTS, Pair, load_pair
+from nanospec.files.model_file import save_model
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.cli.export import main
 from nanospec.files.for_engines import export

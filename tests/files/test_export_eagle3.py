@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from nanospec.errors import PairError
-from nanospec.files.checkpoint import save_learned, save_model
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.model_file import save_learned, save_model
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.cli.export import main
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import save_folder

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.files.pair import WEIGHTS, load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.generate import generate
 from nanospec.speculate import ModelDrafter, speculate

@@ -12,9 +12,9 @@ import torch
 from nanospec.cli import method_options
 from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
-from nanospec.files import pair, sources
-from nanospec.files.checkpoint import load_learned, save_learned, save_model
-from nanospec.files.pair import Pair, find_draft_model, load_pair
+from nanospec.files import checkpoint, sources
+from nanospec.files.model_file import load_learned, save_learned, save_model
+from nanospec.files.checkpoint import Pair, find_draft_model, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
 from nanospec.files.sources import Source, can_be_a_name, located, find_source
@@ -175,7 +175,7 @@ def test_what_can_be_a_name(name, can):
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     """A prefix model for the target of a GGUF file stands among the weights that ship."""
-    monkeypatch.setattr(pair, "WEIGHTS", tmp_path / "weights")
+    monkeypatch.setattr(checkpoint, "WEIGHTS", tmp_path / "weights")
     (tmp_path / "weights").mkdir()
     write(tmp_path / "a.gguf", quantised=True)
     target, _, tokenizer = load_pair(tmp_path / "a.gguf")

@@ -10,8 +10,8 @@ import torch
 import train_tiny
 from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, RequestError
-from nanospec.files.checkpoint import load_learned, save_learned, save_model
-from nanospec.files.pair import load_pair
+from nanospec.files.model_file import load_learned, save_learned, save_model
+from nanospec.files.checkpoint import load_pair
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.mlp import MLPSpeculator

@@ -10,8 +10,8 @@ import torch
 
 from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, TextError
-from nanospec.files.checkpoint import load_learned
-from nanospec.files.pair import load_pair
+from nanospec.files.model_file import load_learned
+from nanospec.files.checkpoint import load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.unrolled import before_tokens, some_anchors, unrolled
@@ -287,7 +287,7 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
     assert all(torch.equal(weight, begun_with[name]) for name, weight in draft_model.state_dict().items())
-    monkeypatch.setattr("nanospec.files.pair.WEIGHTS", out)
+    monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", out)
     (out / "lookback.pt").rename(out / "small_lookback.pt")
     assert type(load_pair(path).draft_model) is type(draft_model)
 

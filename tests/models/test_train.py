@@ -22,7 +22,7 @@ from rich.console import Console
 import train_tiny
 from nanospec.errors import PairError, TextError
 from nanospec.fast.mixed import bfloat16_is_faster
-from nanospec.files.pair import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config

@@ -16,7 +16,7 @@ import torch
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import one_line
 from nanospec.fast.announce import announced
-from nanospec.files.pair import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.proof.walk import TOLERANCE
 from nanospec.proof.zoo.plant import FALLS
 from tests.proof.checks import CHECKS, OF_THE_DISTRIBUTION, result_of

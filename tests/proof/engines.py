@@ -28,7 +28,7 @@ import torch
 
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import RequestError, one_line
-from nanospec.files.pair import WEIGHTS, Pair, load_pair
+from nanospec.files.checkpoint import WEIGHTS, Pair, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate

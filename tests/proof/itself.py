@@ -19,7 +19,7 @@ import torch
 from nanospec.cli.launch import Parser, command
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.judge.sampler import walked
 from nanospec.judge.endpoint import BY_ID, Endpoint
 from nanospec.judge.sequential import LOOKS

@@ -14,7 +14,7 @@ import torch
 
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.bench.serve import NoDraft
-from nanospec.files.pair import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.never_slower import NeverSlower

@@ -11,8 +11,8 @@ from nanospec.cli.bench.acceptance import by_kind, judged, kind_of, places_of_ro
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.cli.quantities import CallCosts, betas_of
 from nanospec.fast.packed import pack
-from nanospec.files.checkpoint import save_model
-from nanospec.files.pair import load_pair
+from nanospec.files.model_file import save_model
+from nanospec.files.checkpoint import load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt, small_learned

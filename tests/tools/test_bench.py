@@ -25,8 +25,8 @@ from nanospec.cli.method_options import best_topology, measure_accepted, options
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
-from nanospec.files.checkpoint import save_learned, save_model
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.model_file import save_learned, save_model
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa

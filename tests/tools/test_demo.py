@@ -21,8 +21,8 @@ from nanospec.cli import prepared, demo
 from nanospec.cli.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
-from nanospec.files.checkpoint import save_learned, save_model
-from nanospec.files.pair import load_pair
+from nanospec.files.model_file import save_learned, save_model
+from nanospec.files.checkpoint import load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa

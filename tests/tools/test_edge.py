@@ -17,8 +17,8 @@ from nanospec import theory
 from nanospec.dice import Dice
 from nanospec.draft import Draft
 from nanospec.errors import NanospecError
-from nanospec.files.checkpoint import load_model, save_model
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.model_file import load_model, save_model
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.files.for_engines import export
 from nanospec.files.gguf import GGUFFile

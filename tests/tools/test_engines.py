@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.files.pair import Pair, load_pair
+from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.judge.endpoint import EndpointError

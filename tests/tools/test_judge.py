@@ -14,7 +14,7 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.packed import pack
-from nanospec.files.pair import load_pair
+from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.probs import Sampling
 from nanospec.judge import sampler as foreign

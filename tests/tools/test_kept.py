@@ -16,7 +16,7 @@ from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, quantise, set_up, tuning_of
 from nanospec.fast.int8 import can_quantise
 from nanospec.fast.packed import can_pack
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.proof.tables import small_gpt, small_learned
 
 CPU = torch.device("cpu")

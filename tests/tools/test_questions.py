@@ -13,7 +13,7 @@ from nanospec.cli.bench import questions as asking
 from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within
 from nanospec.errors import RequestError
-from nanospec.files.checkpoint import save_model
+from nanospec.files.model_file import save_model
 from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt

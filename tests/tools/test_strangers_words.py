@@ -10,7 +10,7 @@ from nanospec.cli.bench.questions import Answers
 from nanospec.cli.quantities import waits_of
 from nanospec.cli.show.terminal import save_picture, show_table
 from nanospec.errors import RequestError
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import opening
 from nanospec.proof.tables import small_gpt
 

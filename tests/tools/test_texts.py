@@ -12,8 +12,8 @@ import torch
 
 from nanospec.cli.judge import main
 from nanospec.fast.autotune import copy_of
-from nanospec.files import pair
-from nanospec.files.pair import load_pair
+from nanospec.files import checkpoint
+from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint
@@ -349,7 +349,7 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with running(Server) as start:
         url = start(answer).url
-        status = main(["texts", str(pair.WEIGHTS), str(tmp_path / "a.jsonl"), url, "--prompts",
+        status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), url, "--prompts",
                        str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2"])
         said = answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}), PROMPTS)
     ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in PROMPTS]
@@ -359,7 +359,7 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
 
 def test_from_the_command_line(tmp_path, capsys):
     """A text, ids and objects, and many prompts; each refusal is one line."""
-    folder = Path(pair.WEIGHTS)
+    folder = Path(checkpoint.WEIGHTS)
     ids = [*generate(SHIPPED.target, PROMPTS[0], 8, 0)]
     (tmp_path / "a.txt").write_text(TOKENIZER.decode(ids) + "\n\n")
     (tmp_path / "a.jsonl").write_text(f"{ids}\n" + json.dumps({"tokens": ids}) + "\n")

@@ -8,7 +8,7 @@ from kit import contents
 from nanospec.cli import __main__ as commands
 from nanospec.cli import why
 from nanospec.cli.why import Parts
-from nanospec.files.checkpoint import save_model
+from nanospec.files.model_file import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt
 from nanospec.theory import expected_tokens, speedup

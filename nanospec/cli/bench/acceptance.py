@@ -25,7 +25,7 @@ from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import setups_of
 from nanospec.fast.announce import announced
-from nanospec.files.pair import WEIGHTS
+from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.corpus import opening, read_texts, to_ids
 from nanospec.files.sources import find_source
 from nanospec.methods.draft_models.learned import Learned

@@ -5,7 +5,7 @@ from pathlib import Path
 from nanospec.cli.bench.question_file import Questions
 from nanospec.cli.bench.questions import prompts_within
 from nanospec.errors import RequestError
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import opening, read_texts, to_ids
 
 # Twenty requests of five kinds, from what is hard to foresee to what can mostly be copied.

@@ -38,7 +38,7 @@ from nanospec.cli.bench.question_file import Question, Questions, parse_lines
 from nanospec.cli.quantities import per_second
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import SEEDS, RequestError, one_line
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.paths import read_file, write_atomically
 from nanospec.generate import generate
 from nanospec.methods.index import Method

@@ -24,7 +24,7 @@ from nanospec.errors import check_request
 from nanospec.fast.autotune import autotune
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
-from nanospec.files.pair import WEIGHTS, Pair
+from nanospec.files.checkpoint import WEIGHTS, Pair
 from nanospec.files.sources import find_source
 from nanospec.methods.index import method_of
 from nanospec.methods.lengths.by_load import Costs, WatchedByLoad, nothing_drafted

@@ -36,7 +36,7 @@ from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_o
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
-from nanospec.files.pair import WEIGHTS, find_draft_model
+from nanospec.files.checkpoint import WEIGHTS, find_draft_model
 from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method_of, most_drafted

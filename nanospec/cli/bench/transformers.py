@@ -26,7 +26,7 @@ from nanospec.cli.bench.questions import Writer
 from nanospec.cli.show.terminal import ShownTable
 from nanospec.errors import RequestError
 from nanospec.fast.autotune import name_of
-from nanospec.files.pair import Pair
+from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
 from nanospec.model import GPT

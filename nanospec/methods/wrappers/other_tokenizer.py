@@ -93,7 +93,7 @@ class OtherTokenizer(nn.Module):
     """A GPT, `draft_model`, as a language model over the target's vocabulary. It stands wherever a
     draft GPT does.
 
-    note: what a user should know of it, as Pair has it (files/pair.py); nothing, if the
+    note: what a user should know of it, as Pair has it (files/checkpoint.py); nothing, if the
     tokens that both have are the same ids in both. Then they are of one tokenizer, and only the
     models have weights for more or fewer. PairError if it has fewer tokens than the tables say.
     """
