@@ -29,7 +29,7 @@ import torch
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
-from nanospec.cli.bench.question_file import read_questions
+from nanospec.cli.bench.question_file import Questions, read_questions
 from nanospec.cli.bench.questions import Others
 from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
                                          takes_shape, topology_of)
@@ -67,10 +67,6 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     asked the same questions.
     """
     asked = read_questions(prompts) if isinstance(prompts, Path) else None
-    if answers and not asked:
-        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
-    if asked and compile:
-        raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = find_source(weights)
     if "all" in draft_models:
         files = {find_draft_model(source, name): name for name in ("gpt", *LEARNED)}  # none twice
@@ -82,52 +78,38 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if compile:
         check_fixed(named, rules)
     by_gamma = not shape and any(DRAFTERS[drafter].takes == "gamma" for drafter in named)
-    several = max(map(len, (temperatures, draft_models, rules, named))) > 1
-    if answers and (several or by_gamma and len(gammas) > 1):
-        raise RequestError("--answers is for one method, of one gamma, at one temperature")
+    check_asked(asked, answers, compile, temperatures, draft_models, rules, named,
+                gammas if by_gamma else ())
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in draft_models}
     texts, what = prompts_of(pairs[draft_models[0]], asked or str(prompts), max_new_tokens)
     drafters_of = {name: [drafter for drafter in named
                           if drafter not in WITHOUT_DRAFT_MODEL or name == draft_models[0]]
                    for name in pairs}
-
-    def methods(name: str, options: dict, target: Any, draft_model: Any) -> list[Method]:
-        """One of each name: some drafters are as long as they are, whatever gamma is."""
-        found = {}
-        for drafter, gamma, rule in product(drafters_of[name], gammas, rules):
-            most = most_drafted(drafter, draft_model, gamma)
-            try:
-                method = method_of(target, draft_model, drafter, rule, gamma=most, **options)
-                found[method.name] = method
-            except RequestError:
-                if "all" not in drafters:       # a stack, for one, goes with no learned draft model
-                    raise
-        return [*found.values()]
-
-    first = {name: methods(name, given, pair.target, pair.draft_model)
-             for name, pair in pairs.items()}
+    making = {name: partial(methods, drafters_of[name], gammas, rules, "all" in drafters)
+              for name in pairs}
     for name, pair in pairs.items():
+        first = making[name](given, pair.target, pair.draft_model)
         check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
-                      max((method.gamma for method in first[name]), default=0))
+                      max((method.gamma for method in first), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
         setups, where = setups_of(pair.target, pair.draft_model, dtype, threads, compile)
+        theirs: dict[str, str] = {}
         for temperature in temperatures:
             request: dict = {"max_new_tokens": max_new_tokens, "temperature": temperature}
             options = options_of(pair.target, pair.draft_model, texts, drafters_of[name], given,
                                  max(gammas), temperature=temperature)
-            made = partial(methods, name, options)
+            made = partial(making[name], options)
             eager = made(pair.target, pair.draft_model)
             if asked:
                 writers = questions.make_writers(pair.target, eager, pair.tokenizer, request)
                 settings = {"weights": source.path.name, "draft_model": name,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
-                more, how = others(pair, request) if others else ({}, {})
-                where += "".join(f"; {who} in {kind}" for who, kind in how.items())
-                rows += questions.ask(asked, writers | more, pair.tokenizer, seed, settings | how,
-                                      answers)
+                more, theirs = others(pair, request) if others else ({}, {})
+                rows += questions.ask(asked, writers | more, pair.tokenizer, seed,
+                                      settings | theirs, answers)
                 continue
             measure(pair.target, pair.draft_model, texts[:1], eager, repeats=1,
                     max_new_tokens=min(16, max_new_tokens), what="warming up")
@@ -136,9 +118,41 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                                   **request)
             rows += [row | {"draft_model": ("none" if row["drafter"] in WITHOUT_DRAFT_MODEL
                                             else name)} for row in done]
+        where += "".join(f"; {who} in {kind}" for who, kind in theirs.items())
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     return rows, (questions.show(rows, f"{caption} at most") if asked else
                   show(rows, caption, len(pairs) > 1))
+
+
+def check_asked(asked: Questions | None, answers: Path | None, compile: bool,
+                *choices: Sequence) -> None:
+    """RequestError for what does not go with questions, and for answers that would be kept of more
+    than one of any of these choices.
+    """
+    if answers and not asked:
+        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
+    if asked and compile:
+        raise RequestError("--prompts FILE.jsonl goes without --compile")
+    if answers and max(map(len, choices)) > 1:
+        raise RequestError("--answers is for one method, of one gamma, at one temperature")
+
+
+def methods(drafters: Sequence[str], gammas: Sequence[int], rules: Sequence[str], possible: bool,
+            options: dict, target: Any, draft_model: Any) -> list[Method]:
+    """One of each name: some drafters are as long as they are, whatever gamma is. possible: those
+    that go with this draft model; else a RequestError for one that does not, as a stack with a
+    learned one.
+    """
+    found = {}
+    for drafter, gamma, rule in product(drafters, gammas, rules):
+        most = most_drafted(drafter, draft_model, gamma)
+        try:
+            method = method_of(target, draft_model, drafter, rule, gamma=most, **options)
+            found[method.name] = method
+        except RequestError:
+            if not possible:
+                raise
+    return [*found.values()]
 
 
 def show(rows: Sequence[dict], caption: str, several: bool = False) -> ShownTable:
