@@ -10,6 +10,7 @@ import pytest
 
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import questions as asking
+from nanospec.cli.bench import speed
 from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within
 from nanospec.errors import RequestError
@@ -320,3 +321,6 @@ def test_questions_beside_transformers(tmp_path, quick, capsys):
     assert all(sum(its["accept_lengths"]) == sum(its["new_tokens"]) and len(its["accept_lengths"]) == sum(
         its["decoding_steps"]) for answers in (ours, *others) for its in answers)
     refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one method, of one gamma", capsys)
+    _, shown = speed.run((0, 1), ("lookup",), prompts=path, max_new_tokens=4, weights=tmp_path / "a.gguf", threads=1,
+                         others=lambda pair, request: ({}, {"somebody": "bfloat16"}))
+    assert shown.caption.count("; somebody in bfloat16") == 1           # not once for each temperature
