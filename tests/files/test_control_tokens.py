@@ -66,6 +66,11 @@ def test_a_token_that_any_word_of_any_file_calls_special_is_no_text(tmp_path, to
     assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
 
 
+def test_of_two_tokens_that_could_end_an_answer_the_longer_one_is_written(tmp_path):
+    tokenizer = FolderTokenizer.load(folder_of(tmp_path, engine([*CHATML, "<|im"])))
+    assert tokenizer.ends == {256, 258}
+
+
 @pytest.mark.parametrize(("in_engine", "told", "expected"), [
     ({"lstrip": True}, {"rstrip": True}, "a _,<t>,b"), ({}, {"lstrip": True}, "a,<t>,_ b"),
     ({"lstrip": True, "special": True}, {"special": False}, "a _,<t>,_ b"), ({"rstrip": True}, None, "a _,<t>,b")])

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from nanospec.cli import __main__ as commands
+from nanospec.dice import Dice
 from nanospec.errors import PairError, TextError
-from nanospec.files.model_file import load_learned
+from nanospec.files.model_file import load_learned, load_saved
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.gguf import load_gguf
 from nanospec.methods.draft_models import LEARNED
@@ -100,6 +101,31 @@ def test_what_is_written_is_the_targets(small, monkeypatch):
     again = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH)
     other = written(target, tokenizer, LAYERS, seed=6, rows=ROWS, tokens=LENGTH)
     assert torch.equal(again.tokens, texts) and not torch.equal(other.tokens, texts)
+
+
+def test_a_users_turns_are_drawn_at_temperature_1_whatever_the_answers_are(small, monkeypatch):
+    _, target, tokenizer = small
+    made, drawn = [], []
+
+    class WatchedRow(Row):
+        def __init__(self, *parts):
+            super().__init__(*parts)
+            made.append(self)
+
+    class WatchedDice(Dice):
+        def pick(self, weights):
+            drawn.append((weights, [row.answering for row in made]))
+            return super().pick(weights)
+
+    monkeypatch.setattr("training.own_texts.Row", WatchedRow)
+    monkeypatch.setattr("training.own_texts.Dice", WatchedDice)
+    monkeypatch.setattr("training.own_texts.TEMPERATURES", (0.5, 2.0, 0.25))
+    monkeypatch.setattr(tokenizer, "ends", {*tokenizer.ends, *range(0, target.config.vocab_size, 12)})
+    logits = target(written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=LENGTH).tokens)
+    for t, (weights, answering) in enumerate(drawn):
+        temperature = torch.tensor([(0.5, 2.0, 0.25)[b % 3] if answers else 1.0 for b, answers in enumerate(answering)])
+        assert (weights - (logits[:, t] / temperature[:, None]).softmax(-1)).abs().max() < 1e-4
+    assert {answers for _, answering in drawn for answers in answering[:3]} == {False, True}
 
 
 def test_a_target_without_a_chat_template_writes_none(tmp_path, capsys):
@@ -287,6 +313,8 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
     assert all(torch.equal(weight, begun_with[name]) for name, weight in draft_model.state_dict().items())
+    recipes = [load_saved(folder / "lookback.training.pt")["made_of"]["size"] for folder in (out, tmp_path / "on")]
+    assert ["rate=(0.003,)" in recipes[0], "rate=(0.001,)" in recipes[1]] == [True, True]   # more gently, if begun with
     monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", out)
     (out / "lookback.pt").rename(out / "small_lookback.pt")
     assert type(load_pair(path).draft_model) is type(draft_model)
