@@ -84,6 +84,7 @@ def test_of_two_files_that_contradict_one_another_the_config_says_which_blanks_a
     blank = tokenizer.encode("z ")[1]
     found = "".join(parts.get(i, "_" if i == blank else "?") for i in tokenizer.encode_special("a <t> b"))
     assert found == expected.replace(",", "").replace(" ", "")
+    assert ("<t>" in tokenizer.special) == ("special" in in_engine)     # if one of them says so
 
 
 @pytest.mark.parametrize("last", [300_000, 300_000_000])

@@ -14,7 +14,9 @@ from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths import never_slower
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape
+from nanospec.methods.trees.tree_draft import CopyingDrafter, Tree
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -145,6 +147,51 @@ def test_copies_are_listened_to_while_it_is_closed(repeats, monkeypatch):
         assert written == (ids + new)[3:500]
         spent.append(clock.now - began)
     assert spent[1] < min(spent[0], 497) / .97
+
+
+class Guesses(CopyingDrafter):
+    """Eight draft tokens, right or all wrong by what `kind` says of the text's length; none where that is None."""
+
+    most, rule = 8, staticmethod(verify_tree)
+
+    def __init__(self, ids: list[int], kind):
+        self.ids, self.kind = ids, kind
+
+    def tree(self, b: int, ids: list[int]) -> Tree:
+        kind, tree = self.kind(len(ids)), Tree(ids[-1])
+        if kind is not None:
+            tree.extend(0, self.ids[len(ids):][:8] if kind else [50] * 8)
+        return tree
+
+
+def modes_by_length(kind, clock, length: int) -> dict[int, str]:
+    """Of a gate before such guesses, in a text of tokens below 50: its mode after so many tokens."""
+    random = Random(9)
+    ids = [random.choice(range(50)) for _ in range(length)] + [50] * 9
+    gate, modes, written = NeverSlower(Guesses(ids, kind)), {}, 1
+    for done in speculate(Priced(Told(ids), clock, 1), gate, ids[:1], length - 1, 0):
+        written += len(done.emitted)
+        modes[written] = gate.mode
+    return modes
+
+
+def test_eight_right_copies_in_a_row_open_it_and_twice_as_many_where_that_was_too_few(monkeypatch):
+    """After 12 rounds it is plain that drafts at 1.4 plain steps do not pay. Open for long, it wants eight again."""
+    clock, right = Clock(), [(40, 47), (50, 58), (80, 95), (100, 1116), (1400, 1408)]
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    modes = modes_by_length(lambda n: any(first <= n < last for first, last in right), clock, 1440)
+    opened = [n for n in modes if modes[n] == "open"]
+    assert [n for n in opened if n < 116] == [*range(4, 16), *range(59, 71)]
+    assert min(n for n in opened if n > 71) == 116 + 9 and 1116 in opened
+    assert not {*range(1300, 1409)} & {*opened} and {*range(1409, 1415)} <= {*opened}
+
+
+def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
+    """They do not hide that the others do not pay: one in eight has a draft, and all of these are wrong."""
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    modes = modes_by_length(lambda n: None if n % 8 else False, clock, 140)
+    assert modes[80] == "open" and modes[100] == modes[130] == "closed"
 
 
 def test_requests_come_and_go(wound):
