@@ -13,8 +13,8 @@ from nanospec.files.paths import MOST, fetched, read_json
 # Names in draft models of others that read hidden states, and in no Llama.
 OF_A_HEAD = re.compile(r"(model\.)?(fc\.|d2t|t2d|midlayer\.|medusa|\d+\.|layers\.0\.hidden_norm)")
 HEAD_OF_OTHERS = ("{} is an EAGLE head or another draft model that reads the target's hidden "
-                  "states. Those of others are not read here; python train_tiny.py --weights ... "
-                  "--what eagle3 trains one")
+                  "states. Those of others are not read here; python -m training eagle3 --weights "
+                  "... trains one")
 
 
 def check_no_head(folder: Path) -> None:
@@ -22,7 +22,8 @@ def check_no_head(folder: Path) -> None:
     names of its weights.
     """
     config = read_json(folder / "config.json")
-    names = {*read_json(folder / "model.safetensors.index.json").get("weight_map", ())}
+    named = read_json(folder / "model.safetensors.index.json").get("weight_map")
+    names = {*named} if isinstance(named, dict) else set()
     for path in folder.glob("*.safetensors"):
         names |= {*read_header(path)}
     if of_a_head(config) or any(OF_A_HEAD.match(name) for name in names):
