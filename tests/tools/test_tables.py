@@ -239,7 +239,7 @@ def test_a_machine_is_named_by_its_processor(monkeypatch, tmp_path):
 
 def test_what_is_measured_of_requests(clock, monkeypatch):
     """Two rows; requests come after 0, 0, 3 and 8.5 s. Every step takes 2 s and writes 2 tokens for each of at most
-    two, or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens.
+    two, or 1 for a request alone. Asked for: 4, 2, 3 and 1 tokens. Their seeds follow one another, over the end.
     """
     monkeypatch.setattr(serve.time, "perf_counter", clock)
     monkeypatch.setattr(serve.time, "sleep", clock.wind)
@@ -251,7 +251,7 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
 
         def submit(self, ids, max_new_tokens, seed):
             assert ids == [seed]
-            self.requests.append(SimpleNamespace(tokens=[], left=[4, 2, 3, 1][seed], done=False, error=None))
+            self.requests.append(SimpleNamespace(tokens=[], left=[4, 2, 3, 1][seeds.index(seed)], done=False, error=None))
             return self.requests[-1]
 
         def step(self):
@@ -264,8 +264,10 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
                 request.done = not request.left
 
     monkeypatch.setattr(serve, "Server", Server)
+    seeds = [2 ** 32 - 2, 2 ** 32 - 1, 0, 1]
     pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=99)))
-    found = serve.served(pair, None, 2, [[0], [1], [2], [3]], [0.0, 0.0, 3.0, 8.5], {"max_new_tokens": 9})
+    found = serve.served(pair, None, 2, [[seed] for seed in seeds], [0.0, 0.0, 3.0, 8.5], seeds[0],
+                         {"max_new_tokens": 9})
     # After 2 s the second has its 2 tokens. After 6 s the first has its 4, and the third, which came after 3 s, 2 of
     # its 3. After 8 s it is done, and nobody is there until 8.5 s. The last one has its token after 10.5 s.
     assert found["first_p50"] == 2 and found["first_p99"] == pytest.approx(2 + .97 * 1)         # 2, 2, 3 and 2
@@ -307,13 +309,14 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     monkeypatch.setattr(serve, "round_seconds", lambda *_: table)
     turns = iter(range(18))
 
-    def served(pair, drafter, rows, *_):
+    def served(pair, drafter, rows, prompts, arrivals, seed, settings):
         """In each of three turns, of three methods: 10, 11, 12; 13, ... tokens a second."""
+        assert seed == 77
         return {"tokens_per_s": 10.0 + next(turns), "first_p50": 1.0, "first_p99": 2.0, "each_p50": 3.0,
                 "each_p99": 4.0}
 
     monkeypatch.setattr(serve, "served", served)
-    rows, shown = serve.run(rows=(1, 4), gamma=2)
+    rows, shown = serve.run(rows=(1, 4), gamma=2, seed=77)
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]

@@ -20,7 +20,7 @@ from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import check_request
+from nanospec.errors import SEEDS, check_request
 from nanospec.fast.autotune import autotune
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
@@ -85,7 +85,8 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
             with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
                            "of 3"):
                 for name, make in makers.items():
-                    turns[name].append(served(pair, make(), count, prompts, arrivals, settings))
+                    turns[name].append(served(pair, make(), count, prompts, arrivals, seed,
+                                              settings))
         for name, runs in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
                          | {key: None if runs[0][key] is None else median(one[key] for one in runs)
@@ -127,10 +128,10 @@ def draw_arrivals(count: int, rate: float, seed: int) -> list[float]:
 
 
 def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]],
-           arrivals: Sequence[float], settings: dict) -> dict[str, Any]:
-    """Serve requests that come at `arrivals`, and say how long they took. Tokens a second count as
-    long as there are requests for every row: in the end rows stand empty, and how many is a matter
-    of how many requests there were.
+           arrivals: Sequence[float], seed: int, settings: dict) -> dict[str, Any]:
+    """Serve requests that come at `arrivals`, and say how long they took. seed: of the first one,
+    the next of the next. Tokens a second count as long as there are requests for every row: in the
+    end rows stand empty, and how many is a matter of how many requests there were.
     """
     server = Server(pair.target, drafter, rows, context=pair.target.config.context)
     first, last, requests, pace = {}, {}, [], 0.0
@@ -139,7 +140,8 @@ def served(pair: Pair, drafter: Drafter, rows: int, prompts: Sequence[list[int]]
         now = time.perf_counter() - began
         while len(requests) < len(arrivals) and arrivals[len(requests)] <= now:
             number = len(requests)
-            requests.append(server.submit(prompts[number], seed=number, **settings))
+            requests.append(server.submit(prompts[number], seed=(seed + number) % SEEDS,
+                                          **settings))
         if all(request.done for request in requests):
             time.sleep(max(0.0, arrivals[len(requests)] - now))         # until the next one comes
             continue
