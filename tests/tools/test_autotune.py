@@ -78,6 +78,13 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_threads_that_are_asked_for_are_those_of_the_pair(threads, count):
+    torch.set_num_threads(1)
+    autotune(small_gpt(11, 3, 1), small_gpt(11, 1, 2), "float32", count)
+    assert torch.get_num_threads() == count
+
+
 def test_tuned_models_decode(threads, capsys):
     target, draft_model = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
     words = autotune(target, draft_model, "float32")

@@ -301,7 +301,8 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
         its == (target, "draft", "chain") and SimpleNamespace(name="chain 2", gamma=2, make=lambda: None)))
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
-    monkeypatch.setattr(serve, "autotune", lambda *_, **__: "where")
+    monkeypatch.setattr(serve, "autotune", lambda *its, rows: (its, rows) == (
+        (target, "draft", "float64", 3), 4) and "where")
     believed = []
     monkeypatch.setattr(serve, "WatchedByLoad",
                         lambda draft_model, costs, most: believed.append((draft_model, costs, most)))
@@ -316,7 +317,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
                 "each_p99": 4.0}
 
     monkeypatch.setattr(serve, "served", served)
-    rows, shown = serve.run(rows=(1, 4), gamma=2, seed=77)
+    rows, shown = serve.run(rows=(1, 4), gamma=2, seed=77, dtype="float64", threads=3)
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
