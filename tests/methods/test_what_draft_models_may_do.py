@@ -44,13 +44,13 @@ def test_a_hybrid_of_many_texts_and_then_of_one():
 
 @pytest.mark.parametrize("name", ["gpt", *LEARNED])
 def test_a_tree_of_a_width_and_depth(name):
-    """As EAGLE-2 grows it. What its levels read has room in the draft, or is refused."""
+    """As EAGLE-2 grows it. What its levels read has room in the draft, or is refused, where it takes room at all."""
     draft_model = small_gpt(8, 1, 2) if name == "gpt" else small_learned(name, TARGET)
     for count, width, depth in (60, 10, 6), (20, 4, 6), (4, 4, 2):
         drafter = DynamicTree(draft_model, count, width, depth)
         assert len(tokens_of(speculate(TARGET, drafter, IDS, 9, seed=1))) == 9
     with pytest.raises(RequestError, match="its size must be as large, got 2"):
-        DynamicTree(draft_model, 2, 3, 2)
+        DynamicTree(draft_model, 2, 3, 4)
     grown = SHAPE(json.dumps({"size": 8, "width": 4, "depth": 3}))
     assert DynamicTree(draft_model, **grown).most == 8
 

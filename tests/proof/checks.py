@@ -168,7 +168,7 @@ CHECKS = {check.name: check for check in [
           lambda: worst(rounds(PENALISED[0], method_of(*PENALISED, name, gamma=2, topology=TWO_ONE).run,
                                [1, 0, 1, 2, 1], 3, top_k=2, **WARM) for name in ("chain", "tree", "lookup"))),
     Check("T2", "another tokenizer", "a chain, a tree, strings of a draft model with another tokenizer, V6 and V4, 3 "
-          "tokens, T 0.7, top-k 2; 6 tokens, T 0", walked),
+          "tokens, T 0.7, top-k 2; T 0, 6 tokens, of the tree 3", walked),
     Check("T3", "T3 walk", "GPT V4 gamma 2, 3 tokens, T 0.7, top-k 2",
           lambda: rounds(GPT4, chain(GPT4, GPT_DRAFT_MODEL4, 2), [1, 3, 0], 3, top_k=2, **WARM), slow=True),
     Check("T3", "T3 rows", "GPT V4 gamma 1, rows of 1 and 3, 2 tokens, top-k 2", lambda: ragged(

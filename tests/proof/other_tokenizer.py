@@ -64,8 +64,11 @@ def draft_model() -> OtherTokenizer:
 
 
 def walked() -> Found:
-    """A chain, a tree and strings, at two temperatures: the distribution of the text is the target's."""
-    return worst(rounds(target, partial(speculate, target, drafter), ids, new, **settings)
+    """A chain, a tree and strings, at two temperatures: the distribution of the text is the target's. At T = 0 a tree
+    draws evenly what no draft model wants: three tokens of it have as many paths as there is time for.
+    """
+    return worst(rounds(target, partial(speculate, target, drafter), ids,
+                        min(new, 3) if isinstance(drafter, TreeDrafter) else new, **settings)
                  for new, settings in ((3, {"temperature": 0.7, "top_k": 2}), (6, {"temperature": 0}))
                  for target, drafter, ids in ((TARGET, ModelDrafter(draft_model(), 2), [2, 4, 0]),
                                               (TARGET, TreeDrafter(draft_model(), [-1, 0, 0, 1]), [2, 4, 0]),

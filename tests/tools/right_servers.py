@@ -299,3 +299,33 @@ def running(kind):
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+# The lines of the table in docs/JUDGE.md, and the kinds that each is about.
+LINES = {
+    "nothing; or fills in top_p, top_k, min_p or penalties, and takes the words that turn them off":
+        ["nothing", "fills in top_p 0.8 and top_k 3", "fills in min_p 0.3", "fills in penalties"],
+    "fills in top_k 3, and takes no -1": ["fills in top_k 3, takes no -1"],
+    "knows none of these words, or refuses all of them, and fills in nothing":
+        ["knows none of these words", "refuses all of them"],
+    "fills in a cut (top_k, top_p, min_p), and refuses the word, hangs up at it or ignores it":
+        ["fills in top_k 3, and refuses the word", "fills in top_p 0.7, and hangs up at the word",
+         "fills in top_p 0.7, and ignores the word", "fills in min_p 0.4, and ignores the word"],
+    "fills in a penalty, and ignores the word": ["fills in a penalty, and ignores the word"],
+    "puts BOS in front, once or twice, or has a chat template; and counts these tokens or not":
+        ["puts BOS in front", "puts BOS in front twice", "puts BOS in front, and counts nothing",
+         "has a chat template", "has a chat template, and counts nothing"],
+    "merges the prompt's last two tokens, or drops the last one":
+        ["merges the prompt's last two tokens", "merges them, and counts nothing",
+         "drops the prompt's last token, counts it"],
+    "writes the prompt's last token in front of its text": ["writes the prompt's last token in front"],
+    "reports logprobs of two digits, of all tokens, after cuts; the drawn token last or not among them":
+        ["logprobs after what it was asked for", "logprobs of two digits", "all logprobs",
+         "the drawn token as the last of five", "the drawn token not among them"],
+    "reports two of the five logprobs that it is asked for": ["two of five logprobs"],
+    "reports no logprobs, or tokens by their texts": ["no logprobs", "tokens by their texts"],
+    "writes one token at most": ["one token at most"],
+    "stops at an end of text, whether it says so or not, or never writes one":
+        ["stops at an end of text", "stops there, and does not say so", "never writes an end of text"],
+    "cuts blanks at the ends of texts": ["texts without blanks at their ends"],
+    "computes logits in low precision": ["logits in low precision"]}

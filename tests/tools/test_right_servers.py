@@ -24,8 +24,8 @@ from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
 from tests.tools.rare_servers import RARE
-from tests.tools.right_servers import (BUGS, KINDS, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made, configurations,
-                                       endpoint, running, told)
+from tests.tools.right_servers import (BUGS, KINDS, LINES, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made,
+                                       configurations, endpoint, running, told)
 
 JUDGE = Path(defaults.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "JUDGE.md"
@@ -75,12 +75,13 @@ def test_wrong_servers_are_called_wrong(bug):
 
 
 def test_the_table_of_the_page_and_every_sentence_of_the_judge():
-    """docs/JUDGE.md has a line for each kind, with what each witness says; the other server is a usual one. And for
+    """docs/JUDGE.md has each kind in a line, with what each witness says; the other server is a usual one. And for
     each sentence that can be said of a server there is one here, or in RARE, of which it is true.
     """
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in DOC.read_text().splitlines()
              if line.startswith("| ") and line.count("|") == 5]
-    found = {line[0]: line[1:] for line in lines if line[0] in KINDS}
+    said = {line[0]: line[1:] for line in lines}
+    found = {kind: said[line] for line, kinds in LINES.items() for kind in kinds}
     judged = {kind: [told(config, witness, plain={}) for witness in WITNESSES] for kind, config in KINDS.items()}
     verdicts = {kind: [outcome for outcome, _ in of_kind] for kind, of_kind in judged.items()}
     assert verdicts.pop("other weights") == ["not judged", "not judged", "right"]   # right by what it reports alone
