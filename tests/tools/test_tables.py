@@ -251,7 +251,8 @@ def test_what_is_measured_of_requests(clock, monkeypatch):
 
         def submit(self, ids, max_new_tokens, seed):
             assert ids == [seed]
-            self.requests.append(SimpleNamespace(tokens=[], left=[4, 2, 3, 1][seeds.index(seed)], done=False, error=None))
+            left = [4, 2, 3, 1][seeds.index(seed)]
+            self.requests.append(SimpleNamespace(tokens=[], left=left, done=False, error=None))
             return self.requests[-1]
 
         def step(self):
