@@ -37,15 +37,15 @@ def test_two_turns_walked_together():
 
 
 def test_turns_together_from_seeds():
-    """Of 2,000 conversations; two turns of one seed each would be .4 from the law. Noise: about .02."""
+    """Of 400 conversations; two turns of one seed each would be .4 from the law. Noise: about .04."""
     flat, counts = small_gpt(2, 1, 1), np.zeros((2, 2))
     for weight in flat.parameters():
         weight.data *= 0
-    for seed in range(2000):
+    for seed in range(400):
         talk = Conversation(flat, ModelDrafter(flat, 1), context=8, seed=seed)
         first, second = (tokens_of(talk.reply([0], 1))[0] for _ in range(2))
         counts[first, second] += 1
-    assert abs(counts / 2000 - 0.25).sum() / 2 < 0.06
+    assert abs(counts / 400 - 0.25).sum() / 2 < 0.12
 
 
 def test_a_turn_that_has_a_seed_says_what_it_said():

@@ -466,9 +466,9 @@ def test_a_walk_that_would_take_too_long_is_not_begun(monkeypatch):
 
 
 def test_top_k_counts_in_what_is_walked():
-    """In a vocabulary of 2,000, top-k 2: four texts of two tokens, and every path."""
-    target, draft_model = TableModel(2_000, 1), TableModel(2_000, 1)
-    target.logits = target.logits * 3_000               # the draft model's favourites, and not evenly
+    """In a vocabulary of 200, top-k 2: four texts of two tokens where there would be 40,000, and every path."""
+    target, draft_model = TableModel(200, 1), TableModel(200, 1)
+    target.logits = target.logits * 300                 # the draft model's favourites, and not evenly
     task = {"target": target, "draft_model": draft_model, "ids": [1], "new": 2, "gamma": 1, "top_k": 2}
     verdict = judge(sampler_with(AS_IT_SHIPS, **task), samples=50, **task)
     assert not verdict.wrong and verdict.distance < 1e-12 and verdict.unit == "total variation"
