@@ -21,7 +21,8 @@ that are the same open the gate: the text has begun to repeat itself.
 llama.cpp, SGLang and TensorRT-LLM have switches of this kind.
 
 Claim: the text is lossless. Proof: whether a round has a draft was decided before its first draft
-token, by clocks and by how earlier rounds ended. A plain step is a round whose draft is empty.
+token, by clocks, by how earlier rounds ended and by text that stands. A plain step is a round whose
+draft is empty.
 Left out: a gate for every text of a batch. All share one call, so they share one gate.
 """
 
