@@ -168,7 +168,7 @@ print(f"a token takes {took / floor:.1f} times its floor")
 # 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
 #    torch functions, so its time shows what the function calls cost.
 # 3. One big matrix times one vector. Big models consist of dozens of such matrices.
-#    (`python -m tests.device.large` times a whole big model, which takes minutes.)
+#    (`python -m tests.release.large` times a whole big model, which takes minutes.)
 #
 # *Guess first:* which of the three comes closest to its floor?
 

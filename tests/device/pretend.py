@@ -191,7 +191,7 @@ class _Module(backend_registration._DummyBackendModule):
         return [torch.bfloat16]
 
 
-KEPT: list[torch.library.Library] = []      # no functools.cache: tests/mutate.py empties these
+KEPT: list[torch.library.Library] = []      # no functools.cache: tests/release/mutate.py empties these
 
 
 def register() -> None:

@@ -15,7 +15,7 @@ from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from tests.conftest import once, priced
-from tests.device import gpu, large
+from tests.release import gpu, large
 from training import __main__ as training
 
 TEXT = str(Path(argparse.__file__))
@@ -44,7 +44,7 @@ def small(weights, monkeypatch, stand_in, untuned, tmp_path):
     """Steps run here instead of in processes, small; no clock, and no text that is long to read."""
     for module in "nanospec.fast.clock", "nanospec.cli.bench.measure":
         monkeypatch.setattr(f"{module}.step_seconds", priced)
-    for module in "nanospec.fast.clock", "lessons.machine", "tests.device.large", "nanospec.cli.bench.serve":
+    for module in "nanospec.fast.clock", "lessons.machine", "tests.release.large", "nanospec.cli.bench.serve":
         monkeypatch.setattr(f"{module}.median_seconds", once)
     monkeypatch.setattr(prompts, "read_texts", lambda: ([], [Path(TEXT).read_text()[:40_000]] * 20))
     monkeypatch.setattr(measure, "draft_seconds", lambda *_, **__: 1e-4)
@@ -65,7 +65,7 @@ def small(weights, monkeypatch, stand_in, untuned, tmp_path):
             status = 0
         else:
             main = {"train_tiny.py": train_tiny.main, "-m training": training.main, "-m nanospec": commands.main,
-                    "-m tests.device.large": large.main}["train_tiny.py" if words[0] != "-m" else " ".join(words[:2])]
+                    "-m tests.release.large": large.main}["train_tiny.py" if words[0] != "-m" else " ".join(words[:2])]
             status = main(words[1 if words[0] != "-m" else 2:])
         log.write_text(f"{name} has said this\n")
         return {"argv": list(argv), "how": f"with status {status}" if status else "well", "seconds": 1.0}

@@ -37,7 +37,7 @@ from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from tests import small_gguf
-from tests.device import large
+from tests.release import large
 
 ROOT = Path(__file__).parents[2]
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})

@@ -120,7 +120,7 @@ GUARD = """if __name__ == "__main__":              # Ctrl-C may come while torch
     quiet()
 """
 FILES = [*ROOT.glob("*.py"), *(ROOT / "nanospec").rglob("*.py"), *(ROOT / "tests" / "proof").glob("*.py"),
-         ROOT / "tests" / "device" / "gpu.py", ROOT / "docs" / "pictures.py", ROOT / "training" / "__main__.py"]
+         ROOT / "tests" / "release" / "gpu.py", ROOT / "docs" / "pictures.py", ROOT / "training" / "__main__.py"]
 STARTED = sorted(path for path in FILES if 'if __name__ == "__main__"' in path.read_text())
 
 

@@ -24,8 +24,8 @@ from nanospec.generate import generate
 from nanospec.judge.endpoint import EndpointError
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
-from tests.proof import engines, vllm_here
-from tests.proof.engines import main
+from tests.release import engines, vllm_here
+from tests.release.engines import main
 from training import __main__ as training
 
 PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),

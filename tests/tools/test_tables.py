@@ -20,7 +20,7 @@ from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
-from tests.device import large
+from tests.release import large
 from tests.invented import LAST, ROUNDS, Clock
 
 
@@ -379,7 +379,7 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     assert cells == [["digits", "75.0", "0.750"], ["the beginning of a word", "25.0", "0.250"]]
 
 
-# tests/device/large.py
+# tests/release/large.py
 
 def test_the_pace_of_simulated_rounds(clock):
     """The first three steps warm up. Of two texts one gets a token a step, the other three."""

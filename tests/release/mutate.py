@@ -1,9 +1,10 @@
 """Mutation tests: one operator, index, name or constant of a function changed at a time. Does a test fail?
 
-    python tests/mutate.py core                         # every mutant of the core's functions
-    python tests/mutate.py rooms --sample 60            # as many of each room, drawn by a seed
-    python tests/mutate.py core --lines speculate.py:50-80
-    python tests/mutate.py serving --tests tests/serving > log; python tests/mutate.py serving --survivors-of log
+    python tests/release/mutate.py core                         # every mutant of the core's functions
+    python tests/release/mutate.py rooms --sample 60            # as many of each room, drawn by a seed
+    python tests/release/mutate.py core --lines speculate.py:50-80
+    python tests/release/mutate.py serving --tests tests/serving > log
+    python tests/release/mutate.py serving --survivors-of log
 
 The zoo (nanospec/proof/zoo/) has bugs that somebody thought of; these are made by a program. First every test runs
 once, and which lines of nanospec it runs is written down. Then every mutant runs in a process of its own: it is
@@ -33,11 +34,11 @@ import pytest
 import torch
 from _pytest.runner import runtestprotocol
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "lessons")]
 
 from nanospec.proof.zoo.plant import exchanged, exchanges           # noqa: E402
-from tests.mutants import Mutant, module_of, mutants_of             # noqa: E402
+from tests.release.mutants import Mutant, module_of, mutants_of             # noqa: E402
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
          "training", "lessons", "cli", "cli/bench", "cli/show", "judge")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from nanospec.proof.zoo.plant import Bug
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 # Of the files in lessons/, those that the tests hold as they hold a method.
 BESIDE_LESSONS = {"cascade.py", "kseq.py", "lossy_rules.py", "recurrent.py"}
 NOT_CORE = {"methods/index.py", "theory.py", "__init__.py", "__main__.py"}        # of the files at the top

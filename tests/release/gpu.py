@@ -1,6 +1,6 @@
 """Everything that is to be measured on a GPU, in one command of at most ten minutes; JSON, logs and a page in OUT.
 
-    python -m tests.device.gpu OUT            # again with the same OUT: what is missing
+    python -m tests.release.gpu OUT            # again with the same OUT: what is missing
 
 Each step is a command of its own in a process of its own, and has a part of the time. What takes longer is ended, what
 fails is noted, and the next step runs all the same. A step that has ended is not repeated: delete its line in OUT's
@@ -59,8 +59,8 @@ STEPS = (
          True),
     Step("methods", 60, "-m nanospec bench speed --device {device} --drafters all --draft-models gpt prefix --gammas 4 "
          "--temperatures 1 --prompts 1 --max-new-tokens 64", True),
-    Step("large", 40, "-m tests.device.large --device {device} --gammas 4 8", True),
-    Step("large-compiled", 80, "-m tests.device.large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
+    Step("large", 40, "-m tests.release.large --device {device} --gammas 4 8", True),
+    Step("large-compiled", 80, "-m tests.release.large --device {device} --gammas 4 --rows 1 --alphas 0.8 --compile",
          True),
     Step("training", 55, "train_tiny.py --device {device} --minutes 0.5 --out {out}/pair", state="pair/training.pt"),
     Step("training-prefix", 40, "-m training prefix --device {device} --minutes 0.3 --out {out}/prefix",
@@ -72,7 +72,7 @@ STEPS = (
 
 @command("gpu")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m tests.device.gpu", description=__doc__)
+    parser = Parser(prog="python -m tests.release.gpu", description=__doc__)
     parser.add_argument("out", type=NEW_FOLDER, metavar="OUT", help="the folder to write to; an earlier run in it is "
                         "continued")
     parser.add_argument("--minutes", type=MINUTES, default=10.0, metavar="M", help="of the device for all steps "

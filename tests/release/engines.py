@@ -1,10 +1,10 @@
 """vLLM on this CPU, started once with each of its drafters, before the judge. One table: who is right, by which
 witness, and what that witness would see.
 
-    python -m tests.proof.engines                          # the pair that ships
-    python -m tests.proof.engines --weights FOLDER         # another; with FOLDER/eagle3.pt, its head, too
-    python -m tests.proof.engines --mended                 # vLLM's known fault on CPUs mended (vllm_here.py)
-    python -m tests.proof.engines --planted                # mended, and then with faults that must be found
+    python -m tests.release.engines                          # the pair that ships
+    python -m tests.release.engines --weights FOLDER         # another; with FOLDER/eagle3.pt, its head, too
+    python -m tests.release.engines --mended                 # vLLM's known fault on CPUs mended (vllm_here.py)
+    python -m tests.release.engines --planted                # mended, and then with faults that must be found
 
 The pair is exported and served in float32. At temperature 0 the server's tokens must be ours. Above, its samples are
 judged by the target's own probabilities (--truth), and at temperature 1 also by the logprobs that the server reports.
@@ -36,7 +36,7 @@ from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.sequential import LOOKS
 from nanospec.judge.verdict import Verdict, check_task, judge
 from nanospec.judge.witnesses import against_logprobs
-from tests.proof.vllm_here import FAULTS, answers, drafted, environment, plugin, running
+from tests.release.vllm_here import FAULTS, answers, drafted, environment, plugin, running
 
 DRAFTERS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -169,7 +169,7 @@ def print_table(options: Any) -> int:
 
 
 def parser() -> Parser:
-    made = Parser(prog="python -m tests.proof.engines", description=__doc__)
+    made = Parser(prog="python -m tests.release.engines", description=__doc__)
     made.add_argument("--weights", type=Path, default=WEIGHTS, metavar="FOLDER", help="default: the pair that ships")
     made.add_argument("--drafters", nargs="+", metavar="NAME", help=f"some of: {'; '.join(DRAFTERS)}; default: all")
     how = made.add_mutually_exclusive_group()

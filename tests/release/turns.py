@@ -1,6 +1,6 @@
 """Is every method as fast as in another checkout? Both write the same texts, in turns.
 
-    git worktree add ../before COMMIT && python tests/turns.py ../before
+    git worktree add ../before COMMIT && python tests/release/turns.py ../before
 
 By hand, on a machine that does nothing else; ten minutes on one core.
 
@@ -19,7 +19,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
-HERE = Path(__file__).parent.parent
+HERE = Path(__file__).parents[2]
 SLOWER = 1.03
 TEXTS = [*product((0, 0.8), range(2))]          # temperatures; a text that does not repeat itself, and one that does
 

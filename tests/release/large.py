@@ -1,6 +1,6 @@
 """1.1 billion random weights and simulated acceptance: what speculation gains against alpha and the number of texts.
 
-    python -m tests.device.large
+    python -m tests.release.large
 
 Rounds are really run. Only the coins are loaded, so that a draft token is accepted with probability alpha. Beside them
 stands the floor of each step: a token of plain decoding reads every weight once, so it cannot take less than their
@@ -46,7 +46,7 @@ ALPHA = option("a number between 0 and 1", float, lambda number: 0 < number < 1)
 
 @command("large")
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = Parser(prog="python -m tests.device.large", description=__doc__)
+    parser = Parser(prog="python -m tests.release.large", description=__doc__)
     add = parser.add_argument
     add("--gammas", type=GAMMA, nargs="+", default=(2, 4, 8))
     add("--rows", type=COUNT, nargs="+", default=(1, 8, 32), help="how many texts at once")
