@@ -14,6 +14,7 @@ import pytest
 
 from nanospec.cli import __main__ as commands
 from nanospec.cli import launch
+from nanospec.cli.options import sampling_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -211,3 +212,8 @@ def test_an_interrupted_command_ends_with_130():
 
     assert launch.command("it")(interrupted)([]) == 130 and launch.command("it")(lambda argv: None)([]) == 0
     assert launch.command("it")(lambda argv: 3)([]) == 3
+
+
+def test_what_is_asked_of_a_distribution_is_what_makes_it():
+    asked = SimpleNamespace(temperature=0.5, top_k=7, top_p=0.25, seed=3)
+    assert sampling_of(asked) == {"temperature": 0.5, "top_k": 7, "top_p": 0.25}

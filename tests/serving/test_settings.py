@@ -1,0 +1,73 @@
+"""Every setting of a request reaches whatever takes one, at values that differ from each other and the defaults."""
+
+from inspect import signature
+
+import pytest
+import torch
+
+from nanospec.dice import Dice
+from nanospec.generate import generate
+from nanospec.probs import probs
+from nanospec.proof.tables import TableModel
+from nanospec.serving.conversation import Conversation
+from nanospec.serving.request import Request
+from nanospec.serving.server import Server
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
+
+TARGET, DRAFT_MODEL, IDS = TableModel(6, 8, zeros=0), TableModel(6, 58, zeros=0), [1, 0, 4]
+SETTINGS: dict = {"max_new_tokens": 5, "temperature": 1.7, "top_k": 5, "top_p": 0.9, "seed": 13, "stop": (3, 2)}
+DEFAULTS = {"max_new_tokens": 80, "temperature": 1.0, "top_k": None, "top_p": None, "stop": ()}
+NO_SETTINGS = {"target", "drafter", "ids", "dice", "rule", "compiler", "others", "self", "tokens", "done", "error"}
+
+
+def served(**settings) -> list[int]:
+    server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), rows=2, context=90)
+    request = server.submit(IDS, **settings)
+    while not request.done:
+        server.step()
+    return request.tokens
+
+
+def replied(**settings) -> list[int]:
+    return tokens_of(Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2)).reply(IDS, **settings))
+
+
+def speculated(**settings) -> list[int]:
+    return tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), IDS, **settings))
+
+
+def by_hand(max_new_tokens, temperature, top_k, top_p, seed, stop) -> list[int]:
+    """Plain decoding, written out."""
+    ids, dice = [*IDS], Dice([seed])
+    while len(ids) < len(IDS) + max_new_tokens and ids[len(IDS):][-1:] not in [[token] for token in stop]:
+        dice.refill(1)
+        ids.append(int(dice.pick(probs(TARGET(torch.tensor([ids]))[:, -1], temperature, top_k, top_p))))
+    return ids[len(IDS):]
+
+
+@pytest.mark.parametrize("takes", [speculate, generate, Conversation.reply, Request], ids=lambda takes: takes.__name__)
+def test_these_are_all_settings(takes):
+    assert set(signature(takes).parameters) - NO_SETTINGS == set(SETTINGS)
+
+
+@pytest.mark.parametrize("run", [served, replied])
+def test_who_takes_requests_takes_their_settings(run):
+    """The text of `speculate`; and each setting makes a difference to it, so that one that is dropped shows."""
+    for seed in range(40):
+        assert run(**SETTINGS | {"seed": seed}) == speculated(**SETTINGS | {"seed": seed})
+    for name, default in DEFAULTS.items():
+        assert any(speculated(**SETTINGS | {name: default, "seed": seed}) != speculated(**SETTINGS | {"seed": seed})
+                   for seed in range(40)), name
+
+
+def test_plain_decoding_takes_them():
+    assert [list(generate(TARGET, IDS, **SETTINGS | {"seed": seed})) for seed in range(40)] == [
+        by_hand(**SETTINGS | {"seed": seed}) for seed in range(40)]
+
+
+def test_the_plain_steps_of_a_conversation_take_them():
+    talk, settings = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 8)), {"temperature": 1.7, "top_k": 5, "top_p": 0.9}
+    tokens_of(talk.reply(IDS, 5, seed=2))
+    assert list(talk.plain_steps(9, **settings)) == list(generate(TARGET, talk.ids, 9, **settings, seed=0))
+    assert all(list(generate(TARGET, talk.ids, 9, **settings | {name: default}, seed=0)) != list(
+        talk.plain_steps(9, **settings)) for name, default in (("temperature", 1.0), ("top_k", 1), ("top_p", 0.2)))
