@@ -66,8 +66,14 @@ def test_plain_decoding_takes_them():
 
 
 def test_the_plain_steps_of_a_conversation_take_them():
-    talk, settings = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 8)), {"temperature": 1.7, "top_k": 5, "top_p": 0.9}
-    tokens_of(talk.reply(IDS, 5, seed=2))
-    assert list(talk.plain_steps(9, **settings)) == list(generate(TARGET, talk.ids, 9, **settings, seed=0))
-    assert all(list(generate(TARGET, talk.ids, 9, **settings | {name: default}, seed=0)) != list(
-        talk.plain_steps(9, **settings)) for name, default in (("temperature", 1.0), ("top_k", 1), ("top_p", 0.2)))
+    """After eight texts, so that each of the settings decides something."""
+    talk, settings = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 8)), {"temperature": 1.7, "top_k": 5, "top_p": 0.6}
+    steps, others = [], {name: [] for name in settings}
+    for seed in range(8):
+        talk.go_back(0)
+        tokens_of(talk.reply(IDS, 5, seed=seed))
+        steps.append(list(talk.plain_steps(9, **settings)))
+        assert steps[-1] == list(generate(TARGET, talk.ids, 9, **settings, seed=0))
+        for name, found in others.items():
+            found.append(list(generate(TARGET, talk.ids, 9, **settings | {name: DEFAULTS[name]}, seed=0)))
+    assert all(found != steps for found in others.values())
