@@ -313,19 +313,20 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
 
     def served(pair, drafter, rows, prompts, arrivals, seed, settings):
         """In each of three turns, of three methods: 10, 11, 12; 13, ... tokens a second."""
-        assert seed == 77
+        assert seed == 77 and settings == {"max_new_tokens": 5, "temperature": 0.25}
         return {"tokens_per_s": 10.0 + next(turns), "first_p50": 1.0, "first_p99": 2.0, "each_p50": 3.0,
                 "each_p99": 4.0}
 
     monkeypatch.setattr(serve, "served", served)
-    rows, shown = serve.run(rows=(1, 4), gamma=2, seed=77, dtype="float64", threads=3)
+    rows, shown = serve.run(rows=(1, 4), gamma=2, seed=77, dtype="float64", threads=3, max_new_tokens=5,
+                            temperature=0.25)
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
     assert believed == [("draft", table, 2)] * 6
     _, cells, caption = parts_of(shown)
     assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]
-    assert caption == "where; 8 held-out prompts, 64 tokens each, all at once"
+    assert caption == "where; 8 held-out prompts, 5 tokens each, all at once"
 
 
 # acceptance
