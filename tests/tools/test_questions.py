@@ -298,6 +298,8 @@ def test_what_cannot_be_asked(options, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if "99999" not in options:                                  # the context is the model's
         monkeypatch.setattr("nanospec.cli.bench.speed.read_pair", None)
+    if words in ("--prompts FILE.jsonl", "without --compile"):  # before anything is looked for, or downloaded
+        monkeypatch.setattr("nanospec.cli.bench.speed.find_source", None)
     write_lines(tmp_path / "q.jsonl", ASKED)
     refused(options, words, capsys)                             # before any weight is read
 

@@ -29,7 +29,7 @@ import torch
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.measure import busy, measure, measure_setups
 from nanospec.cli.bench.prompts import prompts_of
-from nanospec.cli.bench.question_file import Questions, read_questions
+from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.bench.questions import Others
 from nanospec.cli.method_options import (check_fixed, chosen_drafters, options_of, read_pair,
                                          takes_shape, topology_of)
@@ -67,6 +67,10 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     asked the same questions.
     """
     asked = read_questions(prompts) if isinstance(prompts, Path) else None
+    if answers and not asked:
+        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
+    if asked and compile:
+        raise RequestError("--prompts FILE.jsonl goes without --compile")
     source = find_source(weights)
     if "all" in draft_models:
         files = {find_draft_model(source, name): name for name in ("gpt", *LEARNED)}  # none twice
@@ -78,8 +82,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     if compile:
         check_fixed(named, rules)
     by_gamma = not shape and any(DRAFTERS[drafter].takes == "gamma" for drafter in named)
-    check_asked(asked, answers, compile, temperatures, draft_models, rules, named,
-                gammas if by_gamma else ())
+    several = max(map(len, (temperatures, draft_models, rules, named))) > 1
+    if answers and (several or by_gamma and len(gammas) > 1):
+        raise RequestError("--answers is for one method, of one gamma, at one temperature")
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in draft_models}
     texts, what = prompts_of(pairs[draft_models[0]], asked or str(prompts), max_new_tokens)
@@ -122,19 +127,6 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     caption = f"{where}; {what}, {max_new_tokens} tokens each"
     return rows, (questions.show(rows, f"{caption} at most") if asked else
                   show(rows, caption, len(pairs) > 1))
-
-
-def check_asked(asked: Questions | None, answers: Path | None, compile: bool,
-                *choices: Sequence) -> None:
-    """RequestError for what does not go with questions, and for answers that would be kept of more
-    than one of any of these choices.
-    """
-    if answers and not asked:
-        raise RequestError("--answers is for questions that --prompts FILE.jsonl asks")
-    if asked and compile:
-        raise RequestError("--prompts FILE.jsonl goes without --compile")
-    if answers and max(map(len, choices)) > 1:
-        raise RequestError("--answers is for one method, of one gamma, at one temperature")
 
 
 def methods(drafters: Sequence[str], gammas: Sequence[int], rules: Sequence[str], possible: bool,
