@@ -95,7 +95,7 @@ class Chat:
         pair = read_pair(source, args.device, args.draft_model)
         self.sampling = options.sampling_of(args)
         most = args.gamma or most_drafted(drafter, pair.draft_model,
-                                           4 if drafter == "chain" else GAMMA)
+                                          4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": args.remember}
         # what cannot be is refused before anything is measured
         method_of(pair.target, pair.draft_model, drafter, args.rule, **given)

@@ -80,7 +80,7 @@ def summed(kind: str, windows: Sequence[Window], notes: Sequence[str]) -> Counte
                         notes=("How many drafts there were is not said, so no length is known.",))
     drafts = sum(known)
     places = max([math.ceil(drafted / drafts - ROUGH), *(len(window.shares) for window in windows)])
-    curve = [sum(drafts_known * window.shares[i] for drafts_known, window in zip(known, windows)
+    curve = [sum(count * window.shares[i] for count, window in zip(known, windows)
                  if i < len(window.shares)) / drafts for i in range(min(places, MOST_NODES))]
     printed = all(window.shares or not window.accepted for window in windows)
     return Counters(engine, 1 + accepted / drafts, rate, tuple(curve) if printed else (), drafts,

@@ -172,7 +172,7 @@ class Demo(Prepared):
             for done, seconds in clocked(rounds):
                 drafting = 0.0 if compiler else drafter.seconds
                 view.rounds.append(ShownRound(done, dice.coins if dice else (), drafting,
-                                          seconds - drafting))
+                                              seconds - drafting))
                 redraw()
         return view
 

@@ -104,7 +104,7 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 
 def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     windows = [parse_window(kind, line, needed("Accepted: ", line), needed("Drafted: ", line),
-                         "acceptance length: ") for line in lines]
+                            "acceptance length: ") for line in lines]
     return [summed(kind, windows, [DRAFTED, REBUILT])]
 
 
@@ -186,9 +186,9 @@ def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
         return (f"Its accept rate, {rate:.2f}, is accepted of drafted in newer versions and counts "
                 "the bonus token on both sides in older ones: which, only --gamma can tell.")
     new, old = (length - 1) / gamma, length / (gamma + 1)
-    fits = [words for number, words in ((new, "accepted of drafted, without the bonus token"),
-                                     (old, "with the bonus token on both sides"))
-            if abs(number - rate) <= ROUGH]
+    fits = [words for found, words in ((new, "accepted of drafted, without the bonus token"),
+                                       (old, "with the bonus token on both sides"))
+            if abs(found - rate) <= ROUGH]
     return f"Its accept rate, {rate:.2f}, is " + (" or ".join(fits) + "." if fits else (
         f"neither {new:.2f}, accepted of drafted, nor {old:.2f}, with the bonus token on both "
         "sides: is --gamma right, and are its drafts chains?"))

@@ -83,7 +83,7 @@ def prompts_within(questions: Questions, tokenizer: Any, context: int, new: int)
 
 
 def make_writers(target: GPT, methods: Iterable[Method], tokenizer: Any,
-               request: dict) -> dict[str, Writer]:
+                 request: dict) -> dict[str, Writer]:
     """Plain decoding and these methods by name. request: as `generate` takes it, besides stop."""
     request = request | {"stop": sorted(tokenizer.ends)}
 
@@ -108,9 +108,9 @@ def answered(write: Writer, question: Question, tokenizer: Any, seed: int) -> di
         seconds.append(perf_counter() - began)
         tokens = sum(calls[-1], [])
         texts.append(tokenizer.decode(tokens[:-1] if tokens[-1] in tokenizer.ends else tokens))
-    lengths = [[len(tokens) for tokens in answer] for answer in calls]
-    return {"index": 0, "turns": texts, "decoding_steps": [len(answer) for answer in lengths],
-            "new_tokens": [sum(answer) for answer in lengths], "wall_time": seconds,
+    lengths = [[len(tokens) for tokens in of_turn] for of_turn in calls]
+    return {"index": 0, "turns": texts, "decoding_steps": [len(of_turn) for of_turn in lengths],
+            "new_tokens": [sum(of_turn) for of_turn in lengths], "wall_time": seconds,
             "accept_lengths": sum(lengths, [])}
 
 
@@ -189,8 +189,8 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     rows = [*tasks.items(), *[("all", questions.each)] * (len(tasks) > 1)]
     plain = kept.pop("plain")
     return [{"method": name, "task": task} | settings
-            | numbers_of(answer.pick(some), plain.pick(some), tokenizer)
-            for name, answer in kept.items() for task, some in rows]
+            | numbers_of(answers.pick(some), plain.pick(some), tokenizer)
+            for name, answers in kept.items() for task, some in rows]
 
 
 def numbers_of(ours: Sequence[dict], plain: Sequence[dict], tokenizer: Any) -> dict:

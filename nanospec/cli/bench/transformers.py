@@ -46,7 +46,7 @@ def run(weights: str | Path = "smollm2", drafters: Sequence[str] = (), gamma: in
     def theirs(pair: Pair, request: dict) -> tuple[dict[str, Writer], dict[str, str]]:
         with TemporaryDirectory() as folder:
             folders = write_folders(pair.target, pair.draft_model, Path(folder),
-                                 min(pair.tokenizer.ends))
+                                    min(pair.tokenizer.ends))
             kind = their_dtype(folders[0], pair.target.device, dtype)
             writers = their_writers(folders, kind, pair.target.device, gamma,
                                     request | {"eos_token_id": sorted(pair.tokenizer.ends)})
