@@ -52,7 +52,7 @@ from nanospec.files.model_file import load_saved, save_atomically, save_model
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
-from nanospec.files.assembled import available
+from nanospec.files.runnable import available
 from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
 from nanospec.generate import generate
 from nanospec.methods.draft_models.losses import log_probs, total_variation

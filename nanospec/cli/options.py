@@ -18,7 +18,7 @@ import torch
 from nanospec.errors import MOST_NODES, SEEDS, DeviceError
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
-from nanospec.files.assembled import available
+from nanospec.files.runnable import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, REMEMBERING, RULES

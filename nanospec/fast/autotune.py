@@ -17,7 +17,7 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.fast.fbgemm import FBGEMMLinear, halve, has_fbgemm
 from nanospec.fast.int8 import can_quantise, quantise
 from nanospec.fast.packed import PackedLinear, can_pack, pack
-from nanospec.files.assembled import ready
+from nanospec.files.runnable import ready
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer
 from nanospec.model import GPT

@@ -20,7 +20,7 @@ from torch import Tensor
 from nanospec.errors import PairError, one_line
 from nanospec.files.extra import extra
 from nanospec.files.paths import fetched, read_file, read_json, write_atomically, write_json
-from nanospec.files.assembled import available, ready
+from nanospec.files.runnable import available, ready
 from nanospec.model import GPT, Config
 
 # Each architecture, and which switches of a Config make it.

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from nanospec.errors import NanospecError, PairError, check_has, check_model, one_line
-from nanospec.files.assembled import available, check_weights, ready
+from nanospec.files.runnable import available, check_weights, ready
 from nanospec.files.eight_bits import rounded, widened
 from nanospec.files.paths import check_claimed, fetched, write_atomically
 from nanospec.files.tokenizer import Tokenizer

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from nanospec.errors import DeviceError
-from nanospec.files.assembled import available
+from nanospec.files.runnable import available
 from tests.device.pretend import NAME, OnDevice
 
 
