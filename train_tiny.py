@@ -48,6 +48,7 @@ from nanospec.errors import NanospecError, PairError, RequestError, TextError, o
 from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.mixed import bfloat16_is_faster, mixed
+from nanospec.fast.whole_texts import read_whole
 from nanospec.files.model_file import load_saved, save_atomically, save_model
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
@@ -264,7 +265,7 @@ class Training:
         2023, DistillSpec, arXiv 2310.08461).
         """
         with mixed(x):
-            logits = self.model(x)
+            logits = read_whole(self.model, x)
             if self.name == "distil":
                 with torch.no_grad():
                     log_p_target = log_probs(self.target(x))
