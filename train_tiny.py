@@ -15,9 +15,8 @@ Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, 
 moment), training.pt (what --resume reads) and loss.png.
 
 From top to bottom: the sizes, the batches, the training with its four phases, the loop, the
-command. The same seed and steps give the same weights on the same machine, resumed or not. (On
-CUDA, kernels that add in no fixed order can make the last bits differ.) Left out: more than one
-device, dropout, averages of weights.
+command. The same seed and steps give the same weights on the same machine, resumed or not. (The
+last bits can differ on CUDA.) Left out: more than one device, dropout, averages of weights.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported

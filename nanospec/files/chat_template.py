@@ -36,8 +36,8 @@ class ChatTemplate:
         RequestError where the template does not take them, or takes too long for them.
         """
         if not isinstance(messages, Sequence) or not all(
-                isinstance(message, Mapping) and all(isinstance(text, str)
-                                                     for text in message.values())
+                isinstance(message, Mapping) and {"role", "content"} <= message.keys() and all(
+                    isinstance(text, str) for text in message.values())
                 for message in messages):
             raise RequestError('messages are a list of {"role": ..., "content": ...}, both texts, '
                                f"got {one_line(repr(messages))}")

@@ -101,6 +101,7 @@ class FolderTokenizer:
         self.vocab = engine.get_vocab(with_added_tokens=True)
         self.vocab_size = max(self.vocab.values(), default=-1) + 1
         self.before = self.encode("a")
+        self.decode([])                     # an engine may give up on that, too
         # With what stands before the text, and after it.
         encoded = engine.encode("a", add_special_tokens=True)
         self.begin = encoded.ids[:next((i for i, part in enumerate(encoded.sequence_ids)

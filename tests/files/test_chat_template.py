@@ -95,7 +95,8 @@ def test_what_a_template_cannot_do(source, words):
     assert str(raised.value).isprintable()
 
 
-@pytest.mark.parametrize("messages", [3, "hello", [3], [{"role": "user", "content": 7}], [["role", "user"]]])
+@pytest.mark.parametrize("messages", [
+    3, "hello", [3], [{"role": "user"}], [{"content": "who?"}], [{"role": "user", "content": 7}], [["role", "user"]]])
 def test_what_are_no_messages(messages):
     with pytest.raises(RequestError, match="messages are a list of"):
         ChatTemplate("{{ messages }}", {})(messages)

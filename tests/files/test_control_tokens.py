@@ -181,7 +181,9 @@ def test_what_an_engine_gives_up_at_is_refused():
 @pytest.mark.parametrize("part", [
     {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
     {"post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [],
-                        "special_tokens": {}}}], ids=["when it is read", "when it is used"])
+                        "special_tokens": {}}},
+    {"decoder": {"type": "Strip", "content": "a", "start": 0, "stop": 9}}],
+    ids=["when it is read", "when it encodes", "when it decodes"])
 def test_an_engine_that_gives_up_is_heard_from_us_alone(tmp_path, capfd, part):
     """It would print where in its own code it was, and of what kind its types were."""
     folder_of(tmp_path, engine())

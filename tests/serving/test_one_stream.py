@@ -142,6 +142,7 @@ def test_whole_numbers_of_few_bits_do_not_overflow(kind):
     assert len(request.tokens) == len(tokens_of(talk.reply(theirs[:26], **settings))) == 100
 
 
+@pytest.mark.filterwarnings("error")
 def test_numbers_of_other_libraries():
     def said(**more):
         server = Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=64)
@@ -153,5 +154,5 @@ def test_numbers_of_other_libraries():
 
     plain = {"temperature": 0.5, "top_k": 2, "top_p": 0.75, "seed": 3}
     for more in ({"temperature": Fraction(1, 2), "top_p": Fraction(3, 4)}, {"seed": np.int64(3), "top_k": np.int64(2)},
-                 {"temperature": np.float64(0.5), "top_p": np.float32(0.75)}):
+                 {"temperature": np.float32(0.5), "top_p": np.float32(0.75)}):
         assert said(**plain | more) == said(**plain)
