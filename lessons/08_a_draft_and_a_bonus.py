@@ -29,7 +29,7 @@ from functools import cache
 import torch
 
 import figures
-from kit import OneRow, off_by, table
+from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -399,39 +399,6 @@ figures.round_by_round(shown)
 # %% [markdown]
 # *Answer:* 9. There must be at least 7, if every round writes 5 tokens, and there can be 33, if
 # every first draft token is rejected. Five of these 9 rounds end with a bonus token.
-#
-# ## Which public bug is this?
-#
-# Here is a round as a public program had it, in our own words, and one line of it is wrong.
-# `target` and `draft_model` give logits here, and `off_by`, in kit.py, walks texts of three tokens
-# that are written with it.
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    coins = torch.tensor([[dice.flip(p[i, x] / q[i][x])] for i, x in enumerate(drafted)])
-    n = int(coins.long().cumprod(-1).sum(-1)[0]) * gamma
-    if n == gamma:
-        return text + drafted + [dice.pick(p[gamma])]
-    return text + drafted[:n] + [dice.pick((p[n] - q[n]).clamp(min=0))]
-
-
-bug_off = off_by(public_round, temperature=1.0)
-print(f"\nat T = 1, the text is off by {bug_off:.3f}")
-assert off_by(public_round, new=1) < 1e-12                          # its first token
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line of `n`. The coins are a column, one below the other, and the product runs along
-# an axis of length 1. So only the first coin counts: if it accepts, the whole draft does. The first
-# token is right, and those after it are not. (`only-first-test-counts`:
-# lucidrains/speculative-decoding, before a536030.)
 #
 # ## Three things to know
 #

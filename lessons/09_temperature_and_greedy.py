@@ -18,7 +18,7 @@ import torch
 
 import figures
 import kit
-from kit import OneRow, off_by, table
+from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.generate import generate
@@ -290,38 +290,6 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
 # %% [markdown]
 # *Answer:* 7 at least, because a round writes 5 tokens at most, and 32 at most, if each round
 # writes one. The count of this text lies between them.
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    logits = target(text + drafted)[-gamma - 1:]
-    for i, x in enumerate(drafted):
-        p = (logits[i] / T).softmax(-1)
-        if not dice.flip(p[x] / q[i][x]):
-            return text + drafted[:i] + [dice.pick((p - q[i]).clamp(min=0))]
-    return text + drafted + [dice.pick(logits[gamma].softmax(-1))]
-
-
-bug_off = off_by(public_round, temperature=0.5)
-print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
-assert off_by(public_round, temperature=1.0) < 1e-12
-assert off_by(public_round, temperature=0.5, new=1) < 1e-12         # its first token
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the last line. The bonus token is drawn without the temperature. At T = 1 nothing is
-# wrong, and the first token is right at any temperature, so no test of one token sees it.
-# (`bonus-unwarped`: SafeAILab/EAGLE, until bf10ac5.)
 #
 # ## Three things to know
 #

@@ -24,7 +24,7 @@ import torch
 
 import figures
 import nanospec.text
-from kit import OneRow, off_by, table
+from kit import OneRow, table
 from nanospec import Dice, ModelDrafter
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -323,36 +323,6 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        likeliest = q[-1] * (q[-1] >= q[-1].topk(2).values[-1])         # top-k, with k = 2
-        drafted.append(dice.pick(likeliest))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            return text + drafted[:i] + [dice.pick((p[i] - q[i]).clamp(min=0))]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=1.0)
-print(f"\nat T = 1, the text is off by {bug_off:.3f}")
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line that draws. It draws from the two likeliest tokens, and reports a q of all
-# three, in which the drawn token is less likely than it was. (`draft-warped-q-raw`:
-# huggingface/transformers#47932.)
 #
 # ## Three things to know
 #

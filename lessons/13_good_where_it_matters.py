@@ -14,7 +14,7 @@ from keyword import iskeyword
 import torch
 
 import figures
-from kit import off_by, table
+from kit import table
 from nanospec import ModelDrafter, Sampling
 from nanospec.cli.bench.acceptance import judged, places_of_rounds
 from nanospec.files import load_pair
@@ -269,36 +269,6 @@ table(["gamma 4", "tokens per call"],
 #
 # `nanospec bench acceptance` does this for any pair and text, measures c and v, and names
 # the gamma that should be best.
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            left = (p[i] - q[i]).clamp(min=0).softmax(-1)
-            return text + drafted[:i] + [dice.pick(left)]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=1.0)
-print(f"\nat T = 1, the text is off by {bug_off:.3f}")
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line of `left`. The residual has to be divided by its sum, and softmax is another
-# thing: a token that has nothing left gets e^0, as if it had. (`residual-softmaxed`:
-# huggingface/transformers#28508, and feifeibear/LLMSpeculativeSampling at 3505d00.)
 #
 # ## Three things to know
 #

@@ -372,4 +372,4 @@ for what, dice in ("good dice", Dice), ("a number used twice", bad_dice):
 # The answers are in the file of the same name in `lessons/answers/`.
 #
 # *Next:* *Where it loses* asks when speculation is slower than plain decoding. Exercises: 11 (spot
-# the bug), 12 (write the test).
+# the bug), 12 (write the test), 23 (eight public bugs).

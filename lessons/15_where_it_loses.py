@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 
 import figures
-from kit import Quiet, off_by, page, table
+from kit import Quiet, page, table
 from machine import Coins, weight_bytes
 from nanospec import GPT, Dice, ModelDrafter
 from nanospec.cli.bench.measure import measure_costs
@@ -279,36 +279,6 @@ quiet.tell("c was 0.10 and v(5) 1.24 (one core of an Intel Xeon)")
 
 # %% [markdown]
 # *Answer:* better, for the slower the baseline is, the faster everything looks beside it.
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    p = target(text + drafted)[-gamma - 1:].softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            return text + drafted[:i] + [dice.pick((p[i] - q[i]).clamp(min=0))]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=0.5)
-print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
-assert off_by(public_round, temperature=1.0) < 1e-12
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line of `p`. The draft is drawn at temperature T, and the target is asked at 1: the
-# text comes out as at temperature 1. At T = 1 nothing is wrong. (`target-unwarped`:
-# vllm-project/vllm#9834.)
 #
 # ## Three things to know
 #

@@ -15,7 +15,7 @@
 import torch
 
 import figures
-from kit import OneRow, Quiet, off_by, table
+from kit import OneRow, Quiet, table
 from oracles import expected_of
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.autotune import autotune
@@ -365,37 +365,6 @@ quiet.tell("c was 0.10, v(5) 1.24 and v(7) 1.34 (one core of an Intel Xeon)")
 # nodes it *is* the chain, because one more token at the end is worth more than a second child. From
 # some length on, second children bring more. Whether that pays depends on what a node costs:
 # compare "here" with "free".
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            left = p[i].clone()
-            left[x] = max(0, left[x] - q[i][x])
-            return text + drafted[:i] + [dice.pick(left)]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=1.0)
-print(f"\nat T = 1, the text is off by {bug_off:.3f}")
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line that changes `left`. It takes q away from the rejected token alone, and the
-# draft covers the other tokens, too. (It would be right for a draft token that was not drawn, whose
-# q_draft is one-hot. `residual-pointwise`: SafeAILab/EAGLE, at 2f982e2.)
 #
 # ## Three things to know
 #

@@ -18,7 +18,7 @@ from itertools import product
 import torch
 
 import figures
-from kit import OneRow, off_by, table
+from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.methods.rules.block import verify_block
@@ -383,37 +383,6 @@ figures.block_verification([word(tokens) for tokens in drafts], parts, accepted_
 # %% [markdown]
 # *Answer:* with one draft token they are equal, since there is no later ratio that could help. With
 # more, block verification is ahead.
-#
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(dice.pick(q[-1]))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            left = (p[i] - q[i]).clamp(min=0)
-            return text + drafted[:i] + [dice.pick((left.log() / T).softmax(-1))]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=0.5)
-print(f"\nat T = 0.5, the text is off by {bug_off:.3f}")
-assert off_by(public_round, temperature=1.0) < 1e-12
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the last line but one. The temperature has been applied to p and q, and it is applied
-# again to what is left of them. At T = 1 nothing is wrong. (`warp-residual-again`:
-# Lightning-AI/litgpt.)
 #
 # ## Three things to know
 #

@@ -19,7 +19,7 @@ from collections import Counter
 import torch
 
 import figures
-from kit import OneRow, off_by, table
+from kit import OneRow, table
 from nanospec import ModelDrafter
 from nanospec.fast.clock import step_seconds, timed
 from nanospec.files import load_pair
@@ -365,35 +365,6 @@ for tokens, accepted, own in list(replay(PromptLookup(8), ids["table"], texts["t
 figures.copying(calls, [f"{kind}\nT = {T}" for kind, T in texts], rates)
 
 # %% [markdown]
-# ## Which public bug is this?
-#
-# Another round as a public program had it, in our own words (*A draft and a bonus* explains the
-# box).
-#
-# *Guess first:* which line is wrong, and what does it do to the text?
-
-# %%
-def public_round(target, draft_model, text, gamma, T, dice):
-    drafted, q = [], []
-    for _ in range(gamma):
-        q.append((draft_model(text + drafted)[-1] / T).softmax(-1))
-        drafted.append(int(q[-1].argmax()))
-    p = (target(text + drafted)[-gamma - 1:] / T).softmax(-1)
-    for i, x in enumerate(drafted):
-        if not dice.flip(p[i, x] / q[i][x]):
-            return text + drafted[:i] + [dice.pick((p[i] - q[i]).clamp(min=0))]
-    return text + drafted + [dice.pick(p[gamma])]
-
-
-bug_off = off_by(public_round, temperature=1.0)
-print(f"\nat T = 1, the text is off by {bug_off:.3f}")
-assert bug_off > 0.001
-
-# %% [markdown]
-# *Answer:* the line that drafts. The likeliest token was not drawn, so its q_draft is one-hot; here
-# it is accepted as if it had been drawn from the softmax. (`greedy-draft-soft-q`:
-# jaymody/speculative-sampling at ffa233e, and huggingface/transformers#33534.)
-#
 # ## Three things to know
 #
 # 1. A draft token may come from anywhere. If it was not drawn, its q_draft is one-hot: accept it

@@ -1,4 +1,4 @@
-"""What the lessons share: dice for a single text, a walk of a round, tables, the list of lessons, short trainings, a
+"""What the lessons share: dice for a single text, tables, the list of lessons, short trainings, a
 warning about a busy machine, links to the page to play with.
 """
 
@@ -19,8 +19,6 @@ from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.losses import forward_kl, total_variation
 from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.methods.draft_models.unrolled import before_tokens, learned_loss, whole_texts
-from nanospec.proof.tables import TableModel
-from nanospec.proof.walk import distance, target_distribution, walk
 
 if Path(getattr(__main__, "__file__", "")).resolve().parent == Path(__file__).resolve().parent:
     quiet()             # a lesson that runs as a script, and not a notebook or a test
@@ -43,24 +41,6 @@ class OneRow:
         """True with probability min(1, prob)."""
         self.dice.refill(1)
         return bool(self.dice.flip(torch.as_tensor(prob, dtype=torch.float64).view(1, 1)))
-
-
-def off_by(a_round: Callable, temperature: float = 1.0, new: int = 3) -> float:
-    """How far a text that is written round by round is from the target's: total variation, every path walked.
-
-    a_round(target, draft_model, text, gamma, temperature, dice) -> the text with what one round adds. Both models: a
-    list of T tokens -> logits (T, V). The models are tables of three tokens, in which some probabilities are zero, and
-    gamma is 2.
-    """
-    tables = TableModel(3, seed=8, zeros=0.4), TableModel(3, seed=58, zeros=0.4)
-    target, draft_model = (lambda text, model=model: model(torch.tensor([text]))[0] for model in tables)
-
-    def write(dice):
-        text = [1]
-        while len(text) < 1 + new:
-            text = a_round(target, draft_model, text, 2, temperature, OneRow(dice))
-        return tuple(text[1:1 + new])
-    return distance(walk(write)[0], target_distribution(tables[0], [1], new, temperature=temperature))[1]
 
 
 def table(columns: Sequence[str], lines: Sequence[Sequence], note: str = "") -> None:

@@ -81,7 +81,7 @@ def as_handed_out(text: bytes, entry: Entry) -> bool:
     """
     def tables(source: str | bytes) -> set[str]:
         return {ast.dump(node) for node in ast.parse(source).body if isinstance(node, ast.Assign)
-                and ast.unparse(node.targets[0]) in ("P_TARGET", "Q_DRAFT")}
+                and ast.unparse(node.targets[0]) in ("P_TARGET", "Q_DRAFT", "SEEDS")}
     try:
         return tables(stub(entry.answer)) <= tables(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -117,9 +117,9 @@ def command() -> str:
 
 
 def asked(answer: str) -> list[ast.FunctionDef]:
-    """The functions that are to be written. Rules are shown."""
+    """The functions that are to be written. Rules and rounds with a letter are shown."""
     return [node for node in ast.parse(answer).body
-            if isinstance(node, ast.FunctionDef) and not node.name.startswith("rule_")]
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith(("rule_", "round_"))]
 
 
 def stub(answer: str) -> str:

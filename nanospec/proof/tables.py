@@ -42,10 +42,12 @@ class TableModel:
         self.device, self.dtype = torch.device("cpu"), torch.float64
         made = torch.Generator().manual_seed(seed)
         table = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=self.dtype)
-        gone = torch.rand(self.CONTEXTS, vocab_size, generator=made) < zeros
+        single = torch.float32          # whatever torch's default is now: a seed is one table
+        gone = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=single) < zeros
         gone[torch.arange(self.CONTEXTS), table.argmax(-1)] = False         # one must be left
         if ties:
-            tied = (torch.rand(self.CONTEXTS, vocab_size, generator=made) < 0.5) & ~gone
+            tied = torch.rand(self.CONTEXTS, vocab_size, generator=made, dtype=single) < 0.5
+            tied &= ~gone
             tied[::2] = False
             table = torch.where(tied, table.amax(-1, keepdim=True), table)
         self.logits = table.log().masked_fill(gone, float("-inf"))
