@@ -28,7 +28,7 @@
 
 # %%
 import figures
-from kit import contents, table
+from kit import contents, page, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.speculate import speculate
@@ -79,6 +79,7 @@ print(f"One call of the target has brought {accepted + 1} tokens.")
 
 figures.one_round(repr(text[-12:]), words, [chance for _, _, chance in chances], accepted,
                   replacement)
+print("a whole run to play back, in a browser:", page("replay"))
 
 # %% [markdown]
 # *Answer:* always. Where p_target is at least q_draft, min(1, p_target / q_draft) is 1.

@@ -29,7 +29,7 @@ from functools import cache
 import torch
 
 import figures
-from kit import OneRow, table
+from kit import OneRow, page, table
 from nanospec import ModelDrafter
 from nanospec.files import load_pair
 from nanospec.probs import probs
@@ -264,70 +264,6 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
 # would not find them. The version that looks fastest is fast because it never stops, and its text
 # is wrong.
 #
-# ## Why the whole text is exact
-#
-# The walk took four tokens of one pair of models. Here is the proof for every pair and any length.
-#
-# **Claim.** A text comes out with the probability that the target alone gives it: the product, over
-# its tokens, of p_target after the text before each of them.
-#
-# **Proof.**
-#
-# 1. The target's call reads all draft tokens, but no decision looks at one of them before those
-#    before it are accepted. So we may imagine that it is drawn only then, when the draft tokens
-#    before it have become text.
-# 2. Then the next token of the text comes about in one of two ways. Where there is a draft token,
-#    it is accepted or replaced, which gives p_target (*Why it is lossless*). After the whole draft
-#    it is the bonus token, which is drawn from p_target.
-# 3. Which of the two it is has been settled before that token is drawn. So after any *history*,
-#    whatever the rounds, coins and rejected tokens were, the next token has the distribution
-#    p_target after the text so far.
-# 4. The claim follows by induction over the length of the text. For n = 0 tokens there is nothing
-#    to show. Assume it for n tokens. The probability of such a text is a sum over the histories
-#    that lead to it, and each of these goes on with y with the same probability, p_target(y). So
-#    the claim holds for n + 1 tokens, too.
-# 5. A text ends at an end-of-text token or at the length that was asked for. Both are looked for
-#    from left to right, and what the round wrote after them is cut off. So the text ends where
-#    plain decoding would end it.
-#
-# Each mistake breaks a step. Going on after a rejection breaks the first, because the next draft
-# token follows one that is not in the text. The other two break the second.
-#
-# Step 3 can be seen in numbers. The next cell asserts it after every history, and prints those of
-# one text. A bar is the end of a round. Where none follows the last token, that token was accepted
-# and its round goes on.
-#
-# *Guess first:* can you tell from what follows in how many rounds the text was written?
-
-# %%
-outcomes, _ = walk(lambda dice: write(round_by_hand, big, small, start, 2, 4, OneRow(dice)))
-following = defaultdict(lambda: [0.0, 0.0, 0.0])            # history -> the token after it
-for rounds, probability in outcomes.items():
-    history = ""
-    for tokens in rounds:
-        for token in tokens:
-            following[history][token] += probability
-            history += f"{token} "
-        history += "| "                                     # the end of a round
-
-histories = defaultdict(list)                               # text -> the histories that lead to it
-for history, weights in following.items():
-    text = tuple(int(token) for token in history.replace("|", "").split())
-    shares = torch.tensor(weights, dtype=torch.float64) / sum(weights)
-    assert (shares - distributions(big, *start, *text)[-1]).abs().max() < 1e-12
-    histories[text].append((history, sum(weights), shares))
-
-text = max(histories, key=lambda text: len(histories[text]))
-lines = [[name, f"{weight:.4f}", *[f"{share:.4f}" for share in shares]]
-         for name, weight, shares in histories[text]]
-wanted = distributions(big, *start, *text)[-1]
-lines.append(["p_target after this text", "", *[f"{p:.4f}" for p in wanted]])
-table(["history", "how often", "token 0 follows", "token 1", "token 2"], lines)
-
-# %% [markdown]
-# *Answer:* no. The histories are unequally frequent, and after each of them the next token has the
-# same distribution. What the draft model proposed and what was rejected leaves no trace.
-#
 # ## The same steps in the library
 #
 # After this lesson you can read `nanospec/speculate.py` from top to bottom. The next cell prints
@@ -395,6 +331,7 @@ for number, line in enumerate(shown[:4], start=1):
     print(f"round {number}:", "  ".join(f"{kind} {word}" for kind, word in line))
 print(f"33 tokens in {len(shown)} target calls")
 figures.round_by_round(shown)
+print("a longer run to play back, in a browser:", page("replay"))
 
 # %% [markdown]
 # *Answer:* 9. There must be at least 7, if every round writes 5 tokens, and there can be 33, if
@@ -405,7 +342,7 @@ figures.round_by_round(shown)
 # 1. A round drafts gamma tokens, and one call of the target scores all of them.
 # 2. It ends at the first rejection, and draft tokens after that one are never judged. If nothing is
 #    rejected, the bonus token comes free.
-# 3. After any history the next token has the distribution p_target, so the whole text is exact.
+# 3. A test of the first token alone is not enough: two of three mistakes leave it exactly right.
 #
 # ## Change this and run again
 #
@@ -417,5 +354,5 @@ figures.round_by_round(shown)
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #
-# *Next:* *Temperature and greedy* changes the distributions that the tokens are drawn from.
+# *Next:* *Why the whole text is exact* proves it for every pair of models and any length.
 # Exercises: 5 (the first rejection), 6 (the bonus token), 7 (two caches).

@@ -63,7 +63,7 @@ def test_what_the_text_may_be(lesson, exchanged):
 
 def test_the_boxes_name_bugs_of_the_zoo():
     sources = {bug.name: bug.source for bug in ALL_BUGS}
-    text = re.sub(r"\n# ?", " ", lesson_file("40").read_text())
+    text = re.sub(r"\n# ?", " ", lesson_file("41").read_text())
     for name, where in ("one-counter-for-draft-and-target", "osaurus-ai/vmlx-swift#357"), (
             "a-bonus-token-past-the-penalties", "ardanlabs/kronk#788"):
         assert sources[name] == where and f"`{name}`: {where}" in text

@@ -21,7 +21,7 @@ that reads the next token too, which is what a draft model needs:
     the model's own output head of h'_i  =  logits of x_(i+1)
 
 Target and layer share the embedding and the output head. There they learn together, both from the
-text; lesson 24 trains a tiny pair so. Here the layer is trained for a finished target, as any draft
+text; lesson 25 trains a tiny pair so. Here the layer is trained for a finished target, as any draft
 model: at equal steps that drafted better (docs/results/draft-models.md). To draft further it reads
 its own h', as EAGLE does.
 

@@ -31,7 +31,7 @@ Proof.
 K may be found on the way, though. DSpark's Algorithm 1 takes place after place, as step 1 does,
 stops at the first that does not pay, and never looks back: what it has seen by then are draft
 tokens that were taken before. Its Appendix A shows in two tokens what a look back does;
-lessons/20_what_a_stopping_rule_may_see.py walks it.
+lessons/21_what_a_stopping_rule_may_see.py walks it.
 
 Left out: K from what calls cost, as by_load.py has gamma.
 """

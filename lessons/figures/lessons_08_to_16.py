@@ -1,4 +1,4 @@
-"""The pictures of lessons 8 to 15, one function for each."""
+"""The pictures of lessons 8 to 16, one function for each."""
 
 from collections.abc import Sequence
 
@@ -29,6 +29,26 @@ def round_by_round(rounds: Sequence[Sequence[tuple[str, str]]]) -> None:
     axes.legend([seen[kind] for kind in shown], shown, ncols=5, frameon=False, loc="lower center",
                 bbox_to_anchor=(0.5, 1))
     save(figure, "a_draft_and_a_bonus")
+
+
+# Why the whole text is exact
+
+def after_each_history(panels: Sequence[tuple[str, Sequence[tuple], Sequence[float]]]) -> None:
+    """For each (title, histories, p_target): what follows each history, beside what the target has. A history is a
+    triple of its words, how often it comes, and the shares of the tokens that follow it.
+    """
+    figure, axes = blank("what follows a history is the target's, or it is not", len(panels))
+    for axis, (title, histories, p_target) in zip(axes, panels):
+        bars(axis, [history.strip() for history, _, _ in histories],
+             *(([float(shares[token]) for _, _, shares in histories], colour, f"token {token} follows")
+               for token, colour in enumerate((BLUE, GREEN, AMBER))))
+        for p, colour in zip(p_target, (BLUE, GREEN, AMBER)):
+            axis.axhline(float(p), color=colour, linestyle="--", linewidth=1)
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.set(xlabel="history (a round ends at |)", ylabel="probability", ylim=(0, 1.1))
+        axis.tick_params(axis="x", labelsize=8)
+        axis.legend(frameon=False, loc="upper right", fontsize=8)
+    save(figure, "why_the_whole_text_is_exact")
 
 
 # Temperature and greedy

@@ -1,4 +1,4 @@
-"""The pictures of lessons 32 to 42, one function for each."""
+"""The pictures of lessons 33 to 43, one function for each."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The pictures of lessons 43 and 44, one function for each."""
+"""The pictures of lessons 44 and 45, one function for each."""
 
 from collections.abc import Sequence
 

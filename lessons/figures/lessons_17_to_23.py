@@ -1,4 +1,4 @@
-"""The pictures of lessons 16 to 22, one function for each."""
+"""The pictures of lessons 17 to 23, one function for each."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The pictures of lessons 23 to 31, one function for each."""
+"""The pictures of lessons 24 to 32, one function for each."""
 
 from collections.abc import Sequence
 
