@@ -12,16 +12,14 @@
 # one core, so that the times can be compared.
 
 # %%
-from dataclasses import replace
 from statistics import median
 
 import torch
 
 import figures
 from kit import OneRow, Quiet, table
-from machine import bandwidth, matrix_rate, weight_bytes
-from nanospec import GPT
-from nanospec.fast.clock import median_seconds, step_seconds, timed
+from machine import bandwidth, weight_bytes
+from nanospec.fast.clock import step_seconds, timed
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.probs import probs
@@ -156,97 +154,20 @@ print(f"a token takes {took / floor:.1f} times its floor")
 
 # %% [markdown]
 # *Answer:* several times its floor. An earlier target of 29 MB on an Intel core took 4.9 ms for a
-# token, and reading its weights would have taken 0.7 ms: 7 times. A call does more than read
-# weights.
+# token, and reading its weights would have taken 0.7 ms: 7 times. Most of the rest went into calling
+# 420 small torch functions, each on little data. In a big model the matrices are large, and reading
+# them takes nearly all of the time. There we may say: a call takes as long as its weights take to
+# be read. (`python -m tests.release.large` times a big model.)
 #
-# ## What keeps a small model above its floor?
+# And arithmetic? A weight that has reached the core does little work there: one multiplication and
+# one addition for each token in the call. A core could do many times that while it waits for the
+# next weight. The next lesson gives it more to do.
 #
-# Three measurements look for the reason.
-#
-# 1. The matrices of the target, each times one vector, and nothing else. Do dozens of small
-#    products read memory as fast as one long sum does?
-# 2. A *thin* model with as many layers as the target but hardly any weights. It calls the same
-#    torch functions, so its time shows what the function calls cost.
-# 3. One big matrix times one vector. Big models consist of dozens of such matrices.
-#    (`python -m tests.release.large` times a whole big model, which takes minutes.)
-#
-# *Guess first:* which of the three comes closest to its floor?
+# In the picture (`lessons/out/one_token_per_call.png`) the time of the next token is drawn against
+# the length of the text.
 
 # %%
-matrices = [(weight, weight.new_ones(weight.shape[1]))
-            for weight in target.parameters() if weight.dim() == 2]
-products = median_seconds(lambda: [matrix @ vector for matrix, vector in matrices],
-                          target.device, repeats=15)
-
-config = target.config
-thin = GPT(replace(config, channels=8 * config.heads, hidden=config.hidden // 8))
-called = step_seconds(thin.requires_grad_(False), repeats=15)   # its weights do not matter
-thin_floor = weight_bytes(thin) / rate
-
-big, vector = torch.ones(8192, 8192), torch.ones(8192)
-big_size = 4 * 8192 ** 2
-big_rate = bandwidth(big_size, big.device)
-big_took = median_seconds(lambda: big @ vector, big.device, repeats=10)
-
-# %%
-lines = [["a token of the target", size, took, floor],
-         [f"its {len(matrices)} matrices times a vector", size, products, floor],
-         ["a token of the thin model", weight_bytes(thin), called, thin_floor],
-         ["one big matrix times a vector", big_size, big_took, big_size / big_rate]]
-table(["what is timed", "MB", "ms", "floor, ms", "times its floor"],
-      [[name, f"{amount / 1e6:.1f}", f"{1e3 * seconds:.2f}", f"{1e3 * least:.2f}",
-        f"{seconds / least:.1f}"] for name, amount, seconds, least in lines])
-print(f"calling the torch functions, with hardly any weights, takes {called / took:.0%} "
-      f"of a token's time")
-
-# %% [markdown]
-# *Answer:* the big matrix, if nothing else runs on the machine. (A ratio below 1 means that the
-# bandwidth was measured in a busier moment.) So our token stays above its floor because the model
-# is small, and this has two sides. Each layer calls torch functions, which take time even if there
-# are hardly any weights: that is the third line. And small matrices do not read memory at full
-# speed: the second line is further above its floor than the last one. The larger the matrices, the
-# less both of them matter. For a big model we may therefore say: a call takes as long as its
-# weights take to be read.
-#
-# ## The other limit: arithmetic
-#
-# A weight that has reached the core does little work there: one multiplication and one addition per
-# token, which we count as 2 operations. A float32 weight has 4 bytes, so one token per call means 2
-# / 4 = half an operation per byte.
-#
-# Now put m tokens into one call. Each weight is fetched once and serves all m tokens, which gives m
-# / 2 operations per byte. A call therefore has two limits:
-#
-# - memory: at most (operations per byte) times (bytes per second);
-# - arithmetic: at most what the core can compute.
-#
-# *Guess first:* with one token per call, which of the two limits is lower?
-
-# %%
-most = matrix_rate(target.dtype, target.device)                 # operations per second
-sizes = [1, 4, 16]                                              # m, tokens in one call
-per_byte = [2 * m / target.dtype.itemsize for m in sizes]
-reached = [2 * weights * m / step_seconds(target, m, repeats=15) for m in sizes]
-table(["tokens in a call", "operations per byte", "limit: bytes", "limit: arithmetic", "reached"],
-      [[m, f"{each:.1f}", f"{each * rate / 1e9:.1f}", f"{most / 1e9:.1f}", f"{got / 1e9:.1f}"]
-       for m, each, got in zip(sizes, per_byte, reached)], "in billion operations per second")
-print(f"the limits meet at {most / rate:.1f} operations per byte, "
-      f"that is {most / rate * target.dtype.itemsize / 2:.0f} tokens in a call")
-
-# %% [markdown]
-# *Answer:* the limit of bytes, by far. With one token per call the core could compute many times
-# what the memory brings.
-#
-# ## The picture
-#
-# The left panel shows the time of the next token against the length of the text. The right panel
-# shows both limits together, in a plot that is called a *roofline* for its shape. Where the roof
-# slopes, a call waits for memory. Where it is flat, a call waits for arithmetic.
-
-# %%
-figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor,
-                           rate, most, list(zip(sizes, per_byte, reached)),
-                           (big_rate, big_size / 2 / big_took))
+figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor)
 quiet.tell("a token took 7.2 ms with a cache, in float16 (one core of an Intel Xeon)")
 
 # %% [markdown]
@@ -255,7 +176,7 @@ quiet.tell("a token took 7.2 ms with a cache, in float16 (one core of an Intel X
 # 1. Text is generated in a loop, in which each token takes one call and each call waits for the
 #    token before it.
 # 2. A call fetches all weights, and their bytes divided by the bandwidth give its floor.
-# 3. With one token in a call, a core computes only a small part of what it could.
+# 3. A small model takes longer than that, since a call also has its torch functions to call.
 #
 # ## Change this and run again
 #

@@ -76,8 +76,8 @@ print(f"a call on ten tokens takes {v[10]:.2f} times as long as a call on one; "
 # Ten calls multiply each matrix by ten vectors, one at a time, and fetch the matrix each time. One
 # call multiplies the matrix by a matrix of ten columns and fetches it only once. The results are
 # the same. Where "ms a token" no longer falls, arithmetic has become the limit, and v(m) rises in
-# proportion to m. That is the flat part of the roofline in *One token per call*; on some machines
-# it begins beyond the last line of the table.
+# proportion to m. On some machines that begins beyond the last line of the table. (*A full batch*
+# computes where.)
 #
 # (v(2) may even come out slightly below 1, since torch uses different programs for one vector and
 # for two.)

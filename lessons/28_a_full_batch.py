@@ -38,7 +38,7 @@ from nanospec.theory import acceptance, expected_tokens
 # - multiplying: 2 x weights x tokens / operations that this machine does per second
 #
 # Both go on at the same time, so a call takes at least as long as the longer of the two. This is
-# the roofline of *One token per call* (Williams, Waterman, Patterson 2009).
+# called the *roofline*, for the shape of its plot (Williams, Waterman, Patterson 2009).
 #
 # *Guess first:* with how many tokens in a call does multiplying take as long as reading?
 

@@ -51,38 +51,17 @@ def draws(names: Sequence[str], probabilities: Sequence[float], shares: Sequence
 
 # One token per call
 
-def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cached: Sequence[float], floor: float,
-                       rate: float, most: float, points: Sequence[tuple[int, float, float]],
-                       big: tuple[float, float]) -> None:
-    """Milliseconds for the next token against the length of the text; and the roofline.
-
-    floor: ms. rate: bytes a second. most: operations a second. points: (m, operations per byte, operations a second).
-    big: a big matrix's bytes a second, and the operations a second that it reached with one token.
-    """
-    figure, (left, right) = blank("one token per call uses a small part of what a core can compute", 2)
+def one_token_per_call(lengths: Sequence[float], without: Sequence[float], cached: Sequence[float],
+                       floor: float) -> None:
+    """Milliseconds for the next token against the length of the text. floor: ms."""
+    figure, (axes,) = blank("without a cache, each token takes longer than the one before it", 1)
     for taken, colour, mark, label in [(without, RED, "s", "reading everything again"),
                                        (cached, GREEN, "o", "with a cache")]:
-        left.plot(lengths, taken, color=colour, marker=mark, linewidth=2, label=label)
-    left.axhline(floor, color=BLUE, linestyle="--", linewidth=2, label="floor: bytes / bandwidth")
-    left.set(xlabel="length of the text, tokens", ylabel="ms for the next token")
-    left.set_ylim(0, 1.3 * max(*without, *cached, floor))
-    x = [0.1 * 10 ** (i / 20) for i in range(51)]                       # operations per byte, 0.1 to 32
-    for memory, colour, line, label in [(rate, BLUE, "-", "both limits, for the target"),
-                                        (big[0], FAINT, ":", "both limits, for the big matrix")]:
-        right.loglog(x, [min(most, memory * at) / 1e9 for at in x], color=colour, linestyle=line, linewidth=2,
-                     label=label)
-    right.loglog([at for _, at, _ in points], [high / 1e9 for _, _, high in points], color=GREEN, marker="o",
-                 linewidth=2, label="the target, m tokens in a call")
-    right.loglog([0.5], [big[1] / 1e9], color=INK, marker="s", linestyle="", label="the big matrix, one token")
-    for m, at, high in points:
-        right.annotate(f"m = {m}", (at, high / 1e9), xytext=(7, -12), textcoords="offset points", color=GREEN)
-    lowest = min(0.1 * rate, 0.1 * big[0], *[high for _, _, high in points])
-    right.set(xlabel="operations per byte", ylabel="billion operations per second",
-              ylim=(0.5 * lowest / 1e9, 30 * most / 1e9))               # room for the legend
-    for axis in (right.xaxis, right.yaxis):
-        axis.set_major_formatter("{x:g}")
-    for axes in (left, right):
-        axes.legend(frameon=False, loc="upper left")
+        axes.plot(lengths, taken, color=colour, marker=mark, linewidth=2, label=label)
+    axes.axhline(floor, color=BLUE, linestyle="--", linewidth=2, label="floor: bytes / bandwidth")
+    axes.set(xlabel="length of the text, tokens", ylabel="ms for the next token",
+             ylim=(0, 1.3 * max(*without, *cached, floor)))
+    axes.legend(frameon=False, loc="upper left")
     save(figure, "one_token_per_call")
 
 

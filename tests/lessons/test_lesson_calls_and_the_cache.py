@@ -97,26 +97,11 @@ def test_the_loop_has_the_distribution_of_generate_and_the_floor_is_bytes_over_b
     above = float(re.search(r"a token takes (\S+) times its floor", out)[1])
     assert above == pytest.approx(took / names["floor"] / 1e3, rel=0.01, abs=0.1)
 
-    timed = lines_of(out, "what is timed")
-    assert len(lines) == 5 and len(timed) == 4 and all(number(cell) for line in timed.values() for cell in line)
-    for name in ("a token of the target", f"its {4 * c.layers + 1} matrices times a vector"):
-        assert number(timed[name][3]) == pytest.approx(number(timed[name][1]) / names["floor"] / 1e3, rel=0.01, abs=0.1)
-        assert number(timed[name][0]) == pytest.approx(4 * weights / 1e6, abs=0.06)
-    assert number(timed["one big matrix times a vector"][0]) == pytest.approx(268.4)
+    assert len(lines) == 5
 
-    limits = lines_of(out, "tokens in a call")
-    assert [line[0] for line in limits.values()] == ["0.5", "2.0", "8.0"] and [*limits] == ["1", "4", "16"]
-    for m, (each, by_bytes, by_arithmetic, reached) in limits.items():
-        assert number(by_bytes) == pytest.approx(float(each) * names["rate"] / 1e9, abs=0.06) and number(reached)
-        assert number(by_arithmetic) == pytest.approx(names["most"] / 1e9, abs=0.06)
-
-    left, right = pictures
-    points = drawn(right, "the target, m tokens in a call")
-    assert [x for x, _ in points] == [0.5, 2, 8] and all(y > 0 for _, y in points)
-    roof = drawn(right, "both limits, for the target")
-    assert all(y == pytest.approx(min(names["most"], x * names["rate"]) / 1e9) for x, y in roof)
-    assert [y for _, y in drawn(left, "with a cache")] == names["cached"]
-    assert [y for _, y in drawn(left, "reading everything again")] == names["slow"]
+    axes, = pictures
+    assert [y for _, y in drawn(axes, "with a cache")] == names["cached"]
+    assert [y for _, y in drawn(axes, "reading everything again")] == names["slow"]
 
 
 @shorter(("for turn in range(8)", "for turn in range(3)"))
