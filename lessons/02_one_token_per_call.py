@@ -154,10 +154,10 @@ print(f"a token takes {took / floor:.1f} times its floor")
 
 # %% [markdown]
 # *Answer:* several times its floor. An earlier target of 29 MB on an Intel core took 4.9 ms for a
-# token, and reading its weights would have taken 0.7 ms: 7 times. Most of the rest went into calling
-# 420 small torch functions, each on little data. In a big model the matrices are large, and reading
-# them takes nearly all of the time. There we may say: a call takes as long as its weights take to
-# be read. (`python -m tests.release.large` times a big model.)
+# token, and reading its weights would have taken 0.7 ms: 7 times. Most of the rest went into
+# calling 420 small torch functions, each on little data. In a big model the matrices are large, and
+# reading them takes nearly all of the time. There we may say: a call takes as long as its weights
+# take to be read. (`python -m tests.release.large` times a big model.)
 #
 # And arithmetic? A weight that has reached the core does little work there: one multiplication and
 # one addition for each token in the call. A core could do many times that while it waits for the
