@@ -1,6 +1,7 @@
 """What every lesson uses."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -66,3 +67,10 @@ def test_links_to_the_page_lead_to_its_views():
         link = urlsplit(page(view))
         text = Path(url2pathname(link.path)).read_text(encoding="utf-8")
         assert f'<section id="{link.fragment}"' in text and link.fragment == view
+
+
+def test_a_module_of_the_lessons_is_one_by_either_name():
+    """A patch of one reaches the other, too."""
+    for name in "kit", "machine", "figures", "figures.picture":
+        assert import_module(name) is import_module(f"lessons.{name}")
+    assert import_module("kit").__spec__.name == "lessons.kit"
