@@ -176,6 +176,13 @@ def test_seeds(run):
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_chat_of_the_likeliest_tokens_alone(run):
+    """top-k and top-p reach every turn: the text of temperature 0, at a high one."""
+    texts = [run("the\nthe\n", "--max-new-tokens", "8", "--temperature", *more)[1]
+             for more in ("0", ("3", "--top-k", "1"), ("3", "--top-p", "0.001"), "3")]
+    assert texts[0] == texts[1] == texts[2] != texts[3]
+
+
 class Scripted(chat.Conversation):
     """Writes what the test says, a token a round. asked: of each turn the whole text before the answer, and the seed.
     """

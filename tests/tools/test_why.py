@@ -118,6 +118,35 @@ def test_compiled(weights, capsys, stand_in):
     assert "by these parts" in capsys.readouterr().out
 
 
+def test_what_is_asked_for_is_what_is_measured(weights, monkeypatch):
+    asked = []
+
+    def measured(target, draft_model, prompts, methods, **request):
+        asked.append((methods[0].name, prompts, request))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(why, "measure", measured)
+    options = {"--temperature": "1.75", "--top-k": "3", "--top-p": "0.9", "--seed": "11", "--max-new-tokens": "29",
+               "--gamma": "2", "--rule": "block"}
+    argv = [word for option in options.items() for word in option]
+    assert why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", *argv]) == 130
+    (name, prompts, request), = asked
+    assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1
+    assert {key: request[key] for key in ("temperature", "top_k", "top_p", "seed", "max_new_tokens")} == {
+        "temperature": 1.75, "top_k": 3, "top_p": 0.9, "seed": 11, "max_new_tokens": 29}
+
+
+def test_the_shape_that_is_asked_for_is_measured(weights, tmp_path, monkeypatch):
+    asked, shape = [], tmp_path / "shape.json"
+    shape.write_text("[-1, 0, 0, 1]")
+    monkeypatch.setattr(why, "measure", lambda target, draft_model, prompts, methods, **request: asked.append(
+        methods[0].make().most) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", "--drafter", "tree",
+                  "--shape", str(shape)])
+    assert asked == [3]
+
+
 def test_a_few_rounds_are_measured(monkeypatch):
     """Of 31 tokens each, if all is accepted: more than 12 tokens; of others 64."""
     asked = []
