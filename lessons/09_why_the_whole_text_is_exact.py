@@ -30,10 +30,10 @@ print(inspect.getsource(speculative_round))
 # %% [markdown]
 # ## Histories
 #
-# One text can come about in several ways. The text 0 2 may have been written in one round, with 0
-# accepted and 2 as its replacement, or in two rounds, with 0 as the replacement in the first. A
-# *history* is all that has happened up to some place of the text: every draft token, every coin,
-# every rejection, and where rounds ended.
+# One text can come about in several ways. The text 0 2 may have been written in one round, in which
+# 0 was accepted and 2 came in place of a rejected token. Or it took two rounds, and 0 was the
+# replacement that ended the first. A *history* is all that has happened up to some place of the
+# text: every draft token, every coin, every rejection, and where rounds ended.
 #
 # The target alone has no history. It looks at the text, and draws the next token from p_target
 # after that text. So this is what has to be shown of a round: what happened before does not matter
@@ -66,7 +66,8 @@ print(inspect.getsource(speculative_round))
 #
 # We walk texts of four tokens, in rounds with gamma = 2, and write down every history: the tokens,
 # and a bar where a round ends. Where no bar follows the last token, that token was accepted and its
-# round goes on. For each history we note what follows it.
+# round goes on. (Histories that differ only in rejected tokens stand in one line.) For each line we
+# note what follows.
 #
 # The cell asserts step 3 after every history. Its table has the histories of one text only, the one
 # that has most of them.

@@ -217,3 +217,14 @@ def test_an_interrupted_command_ends_with_130():
 def test_what_is_asked_of_a_distribution_is_what_makes_it():
     asked = SimpleNamespace(temperature=0.5, top_k=7, top_p=0.25, seed=3)
     assert sampling_of(asked) == {"temperature": 0.5, "top_k": 7, "top_p": 0.25}
+
+
+@pytest.mark.parametrize("argv", [[name, *words] for name, words in (
+    ("demo", []), ("chat", []), ("why", []), ("bench", []), ("bench", ["acceptance"]), ("bench", ["serve"]),
+    ("bench", ["transformers"]), ("train", ["--size", "dust"]))], ids=" ".join)
+def test_a_device_that_is_not_here_is_refused_before_anything_is_loaded(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "__file__", str(ROOT / "nanospec" / "cli" / "__main__.py"))
+    assert commands.main([*argv, "--device", "nowhere"]) == 2
+    out, err = capsys.readouterr()
+    assert not out and len(err.splitlines()) == 1 and "'nowhere'" in err and not [*tmp_path.iterdir()]

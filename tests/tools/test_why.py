@@ -1,6 +1,7 @@
 """`nanospec why`: what a round is made of, and what it advises."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from kit import contents
@@ -118,7 +119,25 @@ def test_compiled(weights, capsys, stand_in):
     assert "by these parts" in capsys.readouterr().out
 
 
-def test_what_is_asked_for_is_what_is_measured(weights, monkeypatch):
+ASKED = {"--prompt": "abc", "--draft-model": "mlp", "--drafter": "chain", "--gamma": 2, "--temperature": 1.75,
+         "--max-new-tokens": 29, "--threads": 3, "--compile": True, "--measure": True, "--rule": "block", "--top-k": 3,
+         "--top-p": 0.9, "--seed": 11, "--device": "cpu:0", "--dtype": "float64"}
+
+
+def test_all_that_is_asked_for_reaches_what_is_prepared(weights, monkeypatch):
+    """What becomes of it there is seen through the demo, which has the same."""
+    prepared = []
+    monkeypatch.setattr(why, "Prepared", lambda args, *_: prepared.append(vars(args)) or 1 / 0)
+    argv = [word for option, value in ASKED.items() for word in ([option] if value is True else [option, str(value)])]
+    with pytest.raises(ZeroDivisionError):
+        why.main(["--weights", weights, *argv])
+    found, = prepared
+    assert found.pop("weights").path == Path(weights) and found.pop("shape") is None
+    assert {name: str(value) for name, value in found.items()} == {
+        option[2:].replace("-", "_"): str(value) for option, value in ASKED.items()}
+
+
+def test_what_was_prepared_is_what_is_measured(weights, monkeypatch):
     asked = []
 
     def measured(target, draft_model, prompts, methods, **request):
@@ -126,9 +145,9 @@ def test_what_is_asked_for_is_what_is_measured(weights, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(why, "measure", measured)
-    options = {"--temperature": "1.75", "--top-k": "3", "--top-p": "0.9", "--seed": "11", "--max-new-tokens": "29",
-               "--gamma": "2", "--rule": "block"}
-    argv = [word for option in options.items() for word in option]
+    given = {"--temperature": "1.75", "--top-k": "3", "--top-p": "0.9", "--seed": "11", "--max-new-tokens": "29",
+             "--gamma": "2", "--rule": "block"}
+    argv = [word for option in given.items() for word in option]
     assert why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", *argv]) == 130
     (name, prompts, request), = asked
     assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1
