@@ -19,8 +19,11 @@ from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
+from nanospec.files.model_file import save_learned
 from nanospec.generate import generate
+from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.methods.index import DRAFTERS
+from nanospec.proof.tables import small_learned
 from nanospec.speculate import Round
 from tests.small_gguf import TEMPLATE, write
 
@@ -181,6 +184,18 @@ def test_a_chat_of_the_likeliest_tokens_alone(run):
     texts = [run("the\nthe\n", "--max-new-tokens", "8", "--temperature", *more)[1]
              for more in ("0", ("3", "--top-k", "1"), ("3", "--top-p", "0.001"), "3")]
     assert texts[0] == texts[1] == texts[2] != texts[3]
+
+
+def test_a_draft_model_of_ones_own(run, model, tmp_path, monkeypatch):
+    """A file is what drafts, and no other of that kind."""
+    target, _ = load_gguf(model)
+    save_learned("mlp", small_learned("mlp", target), tmp_path / "own.pt", target)
+    found, method_of = [], chat.method_of
+    monkeypatch.setattr(chat, "method_of", lambda *its, **more: found.append(its[1]) or method_of(*its, **more))
+    asked = "--drafter", "chain", "--draft-model", str(tmp_path / "own.pt"), "--gamma", "2"
+    status, out, _ = run("the\n", "--temperature", "0", "--max-new-tokens", "8", *asked)
+    assert status == 0 and same(out) == after(Written(model, 8), "the")
+    assert {type(draft_model) for draft_model in found} == {MLPSpeculator}
 
 
 class Scripted(chat.Conversation):
