@@ -139,8 +139,11 @@ def test_the_bug_is_named_to_the_teacher(tmp_path):
 
 
 def test_grading_a_class(tmp_path, capsys):
-    """Folders of files, and clones; a row for each; who has failed why; what the class got wrong; two files."""
+    """Folders of files, and clones; a row for each; who has failed why; what the class got wrong; two files, and one
+    for each student.
+    """
     folder, sheet, record = tmp_path / "class", tmp_path / "sheet.csv", tmp_path / "found.json"
+    marks = tmp_path / "marks"
     wrong = RIGHT.replace(" / 2", "")
     texts = {"one": LIES["its own result"][0], "two": HARM["a changed library"][0], "three": RIGHT, "four": wrong,
              "five/lessons/exercises": wrong, "six/lessons/exercises": RIGHT, ".git": RIGHT}
@@ -148,7 +151,8 @@ def test_grading_a_class(tmp_path, capsys):
         (folder / name).mkdir(parents=True)
         (folder / name / FILE).write_text(text)
     (folder / "three" / "ex01_pick.py").write_bytes((STUBS / "ex01_pick.py").read_bytes().replace(b"\n", b"\r\n"))
-    assert main(["--grade", str(folder), "--jobs", "3", "--csv", str(sheet), "--json", str(record)]) == 0
+    assert main(["--grade", str(folder), "--jobs", "3", "--csv", str(sheet), "--json", str(record),
+                 "--gradescope", str(marks)]) == 0
     out = capsys.readouterr().out
     assert "one, 2: crash: " in out and "two, 2: library: " in out and "five, 2: worked number: not-halved" in out
     assert "exercise 2, 4 not yet: not-halved (2), " in out and "three, " not in out
@@ -162,6 +166,8 @@ def test_grading_a_class(tmp_path, capsys):
     assert written["three"]["1"] == "untouched" and written["four"]["2"] == "not-halved" and len(written) == 6
     found = json.loads(record.read_text())
     assert found["results"]["two"]["2"]["part"] == "library" and found["mistakes"]["2"]["not-halved"] == 2
+    assert sorted(path.name for path in marks.iterdir()) == sorted(f"{name}.json" for name in written)
+    assert [json.loads((marks / f"{name}.json").read_text())["score"] for name in ("six", "four")] == [1, 0]
 
 
 def test_a_folder_without_students_is_one_clear_line(tmp_path, capsys):

@@ -198,6 +198,14 @@ def test_a_draft_model_of_ones_own(run, model, tmp_path, monkeypatch):
     assert {type(draft_model) for draft_model in found} == {MLPSpeculator}
 
 
+def test_how_it_is_to_run_reaches_what_finds_the_fastest(run, monkeypatch):
+    """What becomes of it there is seen through the demo, which has the same."""
+    asked = []
+    monkeypatch.setattr(chat, "tuned", lambda pair, args, keep, **_: asked.append(
+        (args.threads, args.dtype, args.device, args.measure)) or "")
+    assert run("", "--threads", "3", "--measure")[0] == 0 and asked == [(3, "float64", "cpu", True)]
+
+
 class Scripted(chat.Conversation):
     """Writes what the test says, a token a round. asked: of each turn the whole text before the answer, and the seed.
     """
