@@ -1,6 +1,6 @@
 """Exercise 23: eight public bugs: each of eight rounds has one wrong line; write the round that has none of them.
 
-difficulty 4 of 5, about 45 minutes, 11 lines and 8 verdicts; after the lesson *How to test a sampler*
+difficulty 4 of 5, about 45 minutes, about 11 lines; after the lesson *How to test a sampler*
 check: python -m lessons.check 23
 """
 

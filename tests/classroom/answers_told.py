@@ -34,6 +34,10 @@ def of_verdicts(number: int, what: str) -> str:
     return f"{EXERCISES[number].answer}\n\nright = verdicts\n\n\ndef verdicts():\n    return {what}\n"
 
 
+def whole_round(what: str) -> str:
+    return f"{EXERCISES[23].answer}\n\ndef right_round(target, draft_model, text, gamma, T, dice):\n    {what}\n"
+
+
 def one_round(what: str) -> str:
     return EXERCISES[21].answer.split("    written = []")[0] + f"    {what}\n"
 
@@ -155,6 +159,10 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
         ("[0, 0], [logits[0]]", "draw must return 2 distributions, one for each place; it returned [tensor("),
         ("[2, 0], logits", "draw, for each place, must return a token, an int in 0..1; it returned 2"),
         ("[0, 0], logits[:, :1]", "for each place, second, must return a tensor (2,); it returned a tensor (1,)"))),
+    (23, whole_round("return text"),
+     "right_round must return the text [1, 0] and 1 to 2 tokens more; it returned [1, 0]"),
+    (23, whole_round("return text + [9]"), "right_round wrote a token that there is not; it returned [1, 0, 9]"),
+    (23, whole_round("return 1"), "right_round must return a list of ints; it returned 1"),
     (22, changed(22, ("    written = []", "    return None\n    written = []")),
      "it returned None: is a return missing?", "return-forgotten"),
     *((22, changed(22, tuple(change)), said) for *change, said in (

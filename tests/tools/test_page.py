@@ -136,11 +136,12 @@ def test_its_numbers_are_the_rounds(drafter):
 
 
 def held_to(bars, columns, tokens):
-    """The likeliest tokens and `tokens`, none twice, each with its probabilities."""
+    """The likeliest tokens that are possible, and `tokens`, none twice, each with its probabilities."""
     shown = [token for token, *_ in bars]
     both = sum(columns[:2])
     least = min(both[token].item() for token in shown[:page.BARS])
     assert len(set(shown)) == len(shown) and tokens <= set(shown)
+    assert all(both[token] > 0 for token in shown if token not in tokens)       # at T = 0 the others would be noise
     assert all(both[token] <= least + 1e-12 for token in range(len(both)) if token not in shown)
     for token, *probs in bars:
         assert probs == pytest.approx([column[token].item() for column in columns], abs=1e-4)

@@ -191,3 +191,10 @@ def test_a_rejection_shows_the_residual():
         f"  'b'     0.500      {bar[.5]:14}   0.200     {bar[.2]:14}   1.000", ""]
     tokens = chart(done, lambda ids: "ab"[ids[0]]).columns[0].cells
     assert [cell.style for cell in tokens] == [REJECTED, REPLACEMENT]
+
+
+def test_a_rejection_at_temperature_zero_shows_two_tokens():
+    """No other one is possible."""
+    p_target, q_draft = torch.tensor([[0, 0, 1., 0]] * 2), torch.tensor([[0, 0, 0, 0], [0, 1., 0, 0]])
+    done = Round([65, 1], [-1, 0], [], 2, [2], p_target, q_draft, 1)
+    assert [cell.plain for cell in chart(done, lambda ids: "abcd"[ids[0]]).columns[0].cells] == ["'b'", "'c'"]

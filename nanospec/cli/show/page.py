@@ -73,9 +73,9 @@ def _round(it: ShownRound, decode: Decode) -> dict:
 
 
 def _bars(shown: Sequence[Tensor], also: Iterable[int]) -> list[list]:
-    """[token, a probability for each of `shown`], of the likeliest in all, and of `also`."""
+    """[token, a probability for each of `shown`], of the likeliest possible ones, and of `also`."""
     both = torch.stack(list(shown)[:2]).sum(0)
-    tokens = both.topk(min(BARS, len(both))).indices.tolist()
+    tokens = [token for token in both.topk(min(BARS, len(both))).indices.tolist() if both[token]]
     tokens += sorted(set(also) - set(tokens))
     columns = torch.stack(list(shown))[:, tokens].T.tolist()
     return [[token, *(round(prob, DIGITS) for prob in probs)]

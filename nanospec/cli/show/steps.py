@@ -111,6 +111,8 @@ def chart(done: Round, decode: Decode, bars: int = 6) -> Table:
         out.add_column(name, header_style="dim", min_width=14 if not name else None)
     for token in (p_target + q_draft).topk(min(bars, len(p_target))).indices.tolist():
         p, q = p_target[token].item(), q_draft[token].item()
+        if not p + q:                       # at temperature 0 two tokens are possible
+            break
         style = REPLACEMENT if token == done.token else REJECTED if token in done.rejected else ""
         out.add_row(Text(name_of(token, decode), style), f"{p:.3f}",
                     Text("█" * round(14 * p), "cyan"), f"{q:.3f}",
