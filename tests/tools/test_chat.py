@@ -22,7 +22,7 @@ from nanospec.files.gguf import load_gguf
 from nanospec.files.model_file import save_learned
 from nanospec.generate import generate
 from nanospec.methods.draft_models.mlp import MLPSpeculator
-from nanospec.methods.index import DRAFTERS
+from nanospec.methods.index import DRAFTERS, RULES
 from nanospec.proof.tables import small_learned
 from nanospec.speculate import Round
 from tests.small_gguf import TEMPLATE, write
@@ -196,6 +196,20 @@ def test_a_draft_model_of_ones_own(run, model, tmp_path, monkeypatch):
     status, out, _ = run("the\n", "--temperature", "0", "--max-new-tokens", "8", *asked)
     assert status == 0 and same(out) == after(Written(model, 8), "the")
     assert {type(draft_model) for draft_model in found} == {MLPSpeculator}
+
+
+def test_every_turn_goes_by_the_rule_that_is_asked_for(run, model, monkeypatch):
+    rules = []
+
+    class Kept(Scripted):
+        def reply(self, *its, rule, **more):
+            rules.append(rule)
+            return super().reply(*its, **more)
+
+    monkeypatch.setattr(Scripted, "tokenizer", load_gguf(model)[1], raising=False)
+    monkeypatch.setattr(Scripted, "answers", ["the<|im_end|>", " he<|im_end|>"])
+    monkeypatch.setattr(chat, "Conversation", Kept)
+    assert run("He\nthe\n", "--rule", "block")[0] == 0 and rules == [RULES["block"]] * 2
 
 
 def test_how_it_is_to_run_reaches_what_finds_the_fastest(run, monkeypatch):
