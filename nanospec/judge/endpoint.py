@@ -13,6 +13,7 @@ Left out: servers that ask for a key.
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -24,6 +25,7 @@ from nanospec.judge.replies import BROKEN, Way
 
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
 LONGEST_WAIT, MOST_AT_ONCE = 86_400, 256
+LONGEST_TOKEN = 1_000   # characters
 REFUSES = 400, 422, 500, 501
 # What a request says besides: the values that turn a parameter off, of which the first that the
 # server takes is sent. The names of vLLM, SGLang, llama.cpp and MLX; a server ignores others'.
@@ -160,6 +162,9 @@ class Endpoint:
         if isinstance(ended, str) and ended != "length":
             raise self.not_judged(f"ended a text by {one_line(repr(ended))} where {new} tokens and "
                                   "ignore_eos were asked for")
+        if len(choice["text"]) > LONGEST_TOKEN * new:
+            raise self.not_judged(f"wrote {len(choice['text']):,} characters where {new} tokens "
+                                  "were asked for")
         self.says_length &= isinstance(written, int) or isinstance(ended, str)
 
     def named(self, seed: int, top: int) -> tuple[list[int], list[dict[int, float]]]:
@@ -170,9 +175,12 @@ class Endpoint:
         """
         choice = self.complete(seed, logprobs=top, return_tokens_as_token_ids=True)
         try:
-            ids = [self._id(name) for name in choice["logprobs"]["tokens"]]
-            places = [{self._id(name): math.exp(logprob) for name, logprob in place.items()}
-                      for place in choice["logprobs"]["top_logprobs"]]
+            names, tops = (choice["logprobs"][key] for key in ("tokens", "top_logprobs"))
+            if not isinstance(names, list) or not isinstance(tops, list):
+                raise TypeError("no lists")
+            ids = [self._id(name) for name in names]
+            places = [{self._id(name): probability_of(logprob) for name, logprob in place.items()}
+                      for place in tops]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self.not_judged("gives no logprobs that can be read "
                                   f"({type(error).__name__}: {one_line(error)})") from error
@@ -186,6 +194,8 @@ class Endpoint:
             raise self.not_judged("does not name its tokens by their ids "
                                   "(return_tokens_as_token_ids of vLLM), and two tokens may have "
                                   "one text")
+        if not re.fullmatch("[0-9]{1,9}", name.removeprefix(BY_ID)):    # int() takes more than that
+            raise ValueError(f"no token has the id {name.removeprefix(BY_ID)!r}")
         return int(name.removeprefix(BY_ID))
 
     def not_judged(self, why: str, instead: str = "Compare it with a second server, --plain"
@@ -195,3 +205,9 @@ class Endpoint:
     def ids(self, dice: Dice) -> list[int]:
         """A sampler for the judge. EndpointError if the tokens have no ids."""
         return self.named(dice.generators[0].initial_seed(), 1)[0]
+
+
+def probability_of(logprob: Any) -> float:
+    if type(logprob) not in (int, float):                       # True is no number here
+        raise TypeError(f"a logprob is {one_line(repr(logprob))}")
+    return math.exp(logprob)

@@ -16,6 +16,7 @@ from nanospec.proof.stats import Fit, pit
 # Of the most likely tokens that are asked for: OpenAI's limit, and within that of the others.
 TOP = 5
 ROUNDING = 1e-2         # what reported probabilities may add up to above 1
+LEAST = 1e-9            # what the likeliest tokens of any vocabulary have together
 BELOW = 128             # tokens of a model's distribution that are looked at where doubts arise
 
 
@@ -41,10 +42,10 @@ def reported(endpoint: Endpoint, seed: int) -> list[Place]:
     """
     places = []
     for token, place in zip(*endpoint.named(seed, TOP)):
-        if len(place) == TOP + 1:               # the drawn token was added to the most likely ones
+        total = sum(place.values())             # also of a drawn token that was added to them
+        if len(place) == TOP + 1:
             place.pop(token, None)
-        total = sum(place.values())
-        lacking = len(place) < TOP and total < 1 - ROUNDING
+        lacking = total < (1 - ROUNDING if len(place) < TOP else LEAST)
         if not total <= 1 + ROUNDING or lacking:
             raise endpoint.not_judged(f"reports {len(place)} of {TOP} probabilities, which add up "
                                       f"to {total:.3g}")

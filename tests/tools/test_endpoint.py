@@ -265,7 +265,16 @@ def logprobs(change):
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": math.nan}] * 3}), "add up to nan"),
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 999.0}] * 3}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "for the last"),
-    (logprobs(lambda said: {**said, "tokens": ["token_id:x"] * 3}), "no logprobs")],
+    *((logprobs(lambda said, name=name: {**said, "tokens": [f"token_id:{name}"] * 3}), "no logprobs")
+      for name in ("x", "", " 1", "-1", "1_0", "\u0663", "1" * 10)),
+    (logprobs(lambda said: {**said, "tokens": dict.fromkeys(("token_id:1", "token_id:2", "token_id:0"))}), "no lists"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": False}] * 3}), "a logprob is False"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -99.0 for i in range(5)}] * 3}), "add up to"),
+    *((logprobs(lambda said, odd=odd: {
+        "tokens": ["token_id:9"] * 3,
+        "top_logprobs": [{"token_id:9": odd, **{f"token_id:1{i}": -2.0 for i in range(5)}}] * 3}), "add up to")
+      for odd in (math.nan, 5.0)),
+    (lambda body: completion(body) | {"text": "a" * 4_000}, "wrote 4,000 characters where 3 tokens")],
     ids=lambda value: value if isinstance(value, str) else "")
 def test_a_broken_reply_is_one_line(serve, answer, said, capsys):
     assert run(serve(answer)) == 2
