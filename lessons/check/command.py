@@ -19,7 +19,7 @@ from rich.console import Console
 from lessons.check import progress, seeds
 from lessons.check.catalogue import ENTRIES, HANDED_OUT, Entry, command, stub
 
-WIDTH = 96
+WIDTH, LONGEST = 96, 86_400             # characters; seconds for an exercise
 COLOURS = {progress.SOLVED: "green", progress.TRIED: "yellow", progress.UNTOUCHED: "dim", progress.MISSING: "red"}
 
 
@@ -33,9 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return done(args, console)
     except OSError as error:                # a full disk, a folder that may not be written to
-        print(f"lessons.check: {error.filename or 'a file'} could not be written or read: {error.strerror}",
-              file=sys.stderr)
-        return 2
+        return refused(f"{error.filename or 'a file'} could not be written or read: {error.strerror}")
 
 
 def done(args: argparse.Namespace, console: Console) -> int:
@@ -63,8 +61,21 @@ def done(args: argparse.Namespace, console: Console) -> int:
     return at_the_desk(args, number, console)
 
 
+def refused(why: str) -> int:
+    """The exit status, after one line that no terminal obeys."""
+    from nanospec.errors import one_line                    # a list of titles does not wait for it
+    print(f"lessons.check: {one_line(why)}", file=sys.stderr)
+    return 2
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        """One line, in place of all options."""
+        self.exit(refused(message))
+
+
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog=command(), description=__doc__.splitlines()[0])
+    parser = Parser(prog=command(), description=__doc__.splitlines()[0])
     parser.add_argument("number", type=int, nargs="?", choices=sorted(ENTRIES), metavar="n",
                         help=f"1 to {max(ENTRIES)}")
     what = parser.add_mutually_exclusive_group()
@@ -99,8 +110,10 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--variant: a name that can be typed again")
     if HANDED_OUT and (args.grade or args.handout):
         parser.error("this is a class's copy; --grade and --handout are for the clone that it was made from")
-    if args.jobs is not None and args.jobs < 1 or args.seconds is not None and not args.seconds > 0:
-        parser.error("--jobs and --seconds must be greater than 0")
+    if args.jobs is not None and args.jobs < 1:
+        parser.error("--jobs must be greater than 0")
+    if args.seconds is not None and not 0 < args.seconds <= LONGEST:
+        parser.error(f"--seconds must be greater than 0, and at most {LONGEST:,}")
     return args
 
 
@@ -162,8 +175,7 @@ def handed_out(args: argparse.Namespace, console: Console) -> int:
 
 def graded(args: argparse.Namespace, console: Console) -> int:
     if not args.grade.is_dir():
-        print(f"lessons.check: {args.grade} is no folder", file=sys.stderr)
-        return 2
+        return refused(f"{args.grade} is no folder")
     if not hasattr(os, "fork"):
         print("lessons.check: --grade needs a system with fork: Linux, macOS, or WSL under Windows", file=sys.stderr)
         return 2

@@ -170,6 +170,28 @@ def test_grading_a_class(tmp_path, capsys):
     assert [json.loads((marks / f"{name}.json").read_text())["score"] for name in ("six", "four")] == [1, 0]
 
 
+def test_folders_that_are_nested_deeper_than_python_goes_do_no_harm(tmp_path, capsys):
+    (tmp_path / "ann").mkdir()
+    nested = "import os\nfor _ in range(5_000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    (tmp_path / "ann" / FILE).write_text(nested + RIGHT)
+    assert main(["--grade", str(tmp_path), "--jobs", "1"]) == 0
+    assert "ann        ·  ✓" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["99"], "99"), (["\x1b[2J"], "invalid"), (["--jobs", "3"], "--grade"),
+    (["--grade", "no\x1b[2Jsuch"], "is no folder"),
+    *((["--grade", ".", "--seconds", seconds], "--seconds must be") for seconds in ("0", "nan", "inf", "1e300")),
+    (["--grade", ".", "--jobs", "0"], "--jobs must be"), (["--handout", ".", "--variant", "\x1b"], "--variant")])
+def test_what_cannot_be_is_one_clear_line(argv, words, capsys):
+    try:
+        status = main(argv)
+    except SystemExit as left:
+        status = left.code
+    out, err = capsys.readouterr()
+    assert status == 2 and not out and words in err and err.count("\n") == 1 and err[:-1].isprintable()
+
+
 def test_a_folder_without_students_is_one_clear_line(tmp_path, capsys):
     (tmp_path / FILE).write_text(RIGHT)
     assert main(["--grade", str(tmp_path)]) == 2
