@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from nanospec.cli.bench import acceptance
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.acceptance import by_kind, judged, kind_of, places_of_rounds, rows_of
@@ -13,6 +14,7 @@ from nanospec.cli.quantities import CallCosts, betas_of
 from nanospec.fast.packed import pack
 from nanospec.files.model_file import save_model
 from nanospec.files.checkpoint import load_pair
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
@@ -122,6 +124,26 @@ def test_the_command(weights, capsys, tmp_path, monkeypatch):
     assert f"best gamma {best}" in " ".join(out.split())
     assert rows[0]["c"] == pytest.approx(.1) and rows[1]["v"] == 3
     assert sum(share for share, _ in rows[0]["kinds"].values()) == pytest.approx(1)
+
+
+def test_the_text_is_judged_at_the_temperature(weights, tmp_path, monkeypatch):
+    """Two of its windows, where 600 tokens may be read; alpha as computed here, and others for other settings."""
+    monkeypatch.setattr(acceptance, "measure_costs", lambda *_, **__: CallCosts(0, dict.fromkeys(range(6), 1.0), 1))
+    monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_: "as loaded")
+    path, found = tmp_path / "text.txt", {}
+    path.write_text("def of(text):\n    return text + 1\n" * 200)
+    for temperature in ("0.5", "1.5"):
+        argv = ["acceptance", "--weights", str(weights), "--text", str(path), "--gamma", "1", "--device", "cpu",
+                "--temperature", temperature, "--tokens", "600", "--json", str(tmp_path / "a.json")]
+        assert bench.main(argv) == 0
+        row, = json.loads((tmp_path / "a.json").read_text())
+        target, small, _ = load_pair(weights)
+        ids = to_ids(sum(read_texts(path), []), BYTES)
+        texts = ids[:len(ids) // 2 * 2].view(2, -1)[:, :256].long()
+        _, beta = judged(target, small, texts, Sampling(float(temperature)), 1)
+        found[temperature] = beta[:, 0].mean().item()
+        assert row["alpha"] == pytest.approx(found[temperature], rel=1e-4)
+    assert abs(found["0.5"] - found["1.5"]) > 0.01
 
 
 @pytest.mark.parametrize("options, words", [(["--tokens", "9"], "fewer than"), (["--text", "nowhere"], "--text"),
