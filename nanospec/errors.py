@@ -76,7 +76,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
     """RequestError unless logits can become probabilities with these settings. None: without it."""
     check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
-    if not 0 <= temperature <= Fraction(2 ** 1023):         # numpy would make a small float of it
+    if not 0 <= temperature < Fraction(2 ** 1024):          # numpy would make a small float of it
         raise RequestError(f"temperature must be 0 or more, got {temperature}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {top_k}")

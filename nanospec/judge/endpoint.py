@@ -194,8 +194,8 @@ class Endpoint:
             raise self.not_judged("does not name its tokens by their ids "
                                   "(return_tokens_as_token_ids of vLLM), and two tokens may have "
                                   "one text")
-        if not re.fullmatch("[0-9]{1,9}", name.removeprefix(BY_ID)):    # int() takes more than that
-            raise ValueError(f"no token has the id {name.removeprefix(BY_ID)!r}")
+        if not re.fullmatch("-?[0-9]{1,40}", name.removeprefix(BY_ID)):     # int() takes more
+            raise ValueError(f"the id {name.removeprefix(BY_ID)!r}")
         return int(name.removeprefix(BY_ID))
 
     def not_judged(self, why: str, instead: str = "Compare it with a second server, --plain"
@@ -209,5 +209,5 @@ class Endpoint:
 
 def probability_of(logprob: Any) -> float:
     if type(logprob) not in (int, float):                       # True is no number here
-        raise TypeError(f"a logprob is {one_line(repr(logprob))}")
+        raise TypeError(f"logprob {one_line(repr(logprob))}")
     return math.exp(logprob)

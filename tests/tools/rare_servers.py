@@ -16,6 +16,7 @@ RARE = [        # configuration, witness, what else is asked for, and words of w
     ({"declines": ("prompt",), "status": 0}, "logprobs", {}, "did not answer in full: it hung up"),
     ({"text": lambda text, prompt: prompt[-1] + text}, "plain", {"plain": {}, "prompt": "cab"},
      "do not begin at the same place: one repeats the end of the prompt"),
+    ({"text": lambda text, prompt: "a" * 9_000}, "plain", {"plain": {}}, "characters where"),
     (SILENT | {"noise": 1.5}, "plain", {"plain": SILENT}, "write different texts at temperature 0, too"),
     (PENALTY | {"logprobs": False}, "plain", {"plain": {"logprobs": False}},
      "at temperature 0 repetition_penalty changes the text of one alone"),

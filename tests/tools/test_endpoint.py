@@ -266,9 +266,9 @@ def logprobs(change):
     (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": 999.0}] * 3}), "no logprobs"),
     (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -2.0 for i in range(6)}] * 3}), "for the last"),
     *((logprobs(lambda said, name=name: {**said, "tokens": [f"token_id:{name}"] * 3}), "no logprobs")
-      for name in ("x", "", " 1", "-1", "1_0", "\u0663", "1" * 10)),
+      for name in ("x", "", " 1", "--1", "1_0", "\u0663", "1" * 41)),
     (logprobs(lambda said: {**said, "tokens": dict.fromkeys(("token_id:1", "token_id:2", "token_id:0"))}), "no lists"),
-    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": False}] * 3}), "a logprob is False"),
+    (logprobs(lambda said: {**said, "top_logprobs": [{"token_id:1": False}] * 3}), "logprob False"),
     (logprobs(lambda said: {**said, "top_logprobs": [{f"token_id:1{i}": -99.0 for i in range(5)}] * 3}), "add up to"),
     *((logprobs(lambda said, odd=odd: {
         "tokens": ["token_id:9"] * 3,
