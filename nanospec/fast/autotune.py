@@ -5,6 +5,7 @@ weights, compiled or not.
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
+from math import inf
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -93,10 +94,15 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
         candidates += [(Tuning(dtype, count, layout), copy)
                        for layout in layouts for count in threads or sorted({1, before})]
     if glance:
-        seen = []
+        seen: list[float] = []
+        slow: set[int] = set()      # thread counts that are hopeless: other programs let them wait
         with announced(what, at_once=False, steps=len(candidates)) as step:
             for tuning, copy in candidates:
-                seen.append(glance(set_up(copy, tuning)))
+                took = inf if tuning.threads in slow else glance(set_up(copy, tuning))
+                if any(tuning == other._replace(threads=tuning.threads) and took > HOPELESS * least
+                       for (other, _), least in zip(candidates, seen)):
+                    slow.add(tuning.threads)
+                seen.append(took)
                 step()
         candidates = [candidate for candidate, took in zip(candidates, seen)
                       if took <= HOPELESS * min(seen)]

@@ -57,18 +57,21 @@ def test_a_machine_that_others_use_too_does_not_decide(model):
 
 
 def test_what_a_glance_shows_to_be_hopeless_is_not_measured(model):
-    """Two threads take three times as long as one; what takes less than twice the least is measured."""
-    tried = []
+    """Two threads take three times as long as one: they are looked at once. What takes less than twice the least is
+    measured.
+    """
+    tried, glanced = [], []
 
     def seconds(model):
         tried.append(torch.get_num_threads())
         return 1.0
 
     def glance(model):
-        return 3.0 if torch.get_num_threads() == 2 else 1.9 if model.dtype == torch.float64 else 1.0
+        glanced.append((model.dtype, torch.get_num_threads()))
+        return 6.0 if torch.get_num_threads() == 2 else 1.9 if model.dtype == torch.float64 else 1.0
 
     assert fastest(model, [torch.float64, torch.float32], [1, 2], seconds, False, glance).threads == 1
-    assert tried == [1] * 4
+    assert tried == [1] * 4 and glanced == [(torch.float64, 1), (torch.float64, 2), (torch.float32, 1)]
 
 
 @pytest.fixture
