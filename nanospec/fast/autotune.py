@@ -98,11 +98,11 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
         slow: set[int] = set()      # thread counts that are hopeless: other programs let them wait
         with announced(what, at_once=False, steps=len(candidates)) as step:
             for tuning, copy in candidates:
-                took = inf if tuning.threads in slow else glance(set_up(copy, tuning))
-                if any(tuning == other._replace(threads=tuning.threads) and took > HOPELESS * least
+                now = inf if tuning.threads in slow else glance(set_up(copy, tuning))
+                if any(tuning == other._replace(threads=tuning.threads) and now > HOPELESS * least
                        for (other, _), least in zip(candidates, seen)):
                     slow.add(tuning.threads)
-                seen.append(took)
+                seen.append(now)
                 step()
         candidates = [candidate for candidate, took in zip(candidates, seen)
                       if took <= HOPELESS * min(seen)]
