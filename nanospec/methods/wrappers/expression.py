@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from nanospec.errors import RequestError, one_line
 
@@ -30,6 +31,7 @@ PARSER: Any = import_module("re._parser" if NEW else "sre_parse")
 COMPILER: Any = import_module("re._compiler" if NEW else "sre_compile")
 
 MOST = 10_000           # states, and patterns in one: counts may ask for any number of both
+MOST_PARTS = 200_000    # characters and classes that are written out
 ONE = {"LITERAL", "NOT_LITERAL", "ANY", "IN"}       # the parser's names of what is one character
 FIRST, LAST = {"AT_BEGINNING", "AT_BEGINNING_STRING"}, {"AT_END", "AT_END_STRING"}
 CALLED = {"GROUPREF": "a group that is matched again, as \\1",
@@ -59,9 +61,12 @@ class Expression:
             raise RequestError(f"a pattern is a text, got {one_line(repr(pattern))}")
         self.called = f"the pattern {one_line(pattern)!r}"
         self.ones: dict[str, re.Pattern] = {}
-        self.after = cache(self._after)
+        self.after, self.written = cache(self._after), 0
         try:
-            self.begin = self._state([self._read(PARSER.parse(pattern), True, True)])
+            with catch_warnings():              # of what a later Python may read otherwise
+                simplefilter("ignore")
+                parsed = PARSER.parse(pattern)
+            self.begin = self._state([self._read(parsed, True, True)])
         except RequestError:
             raise
         except (re.error, ValueError, OverflowError, RecursionError) as error:
@@ -75,8 +80,14 @@ class Expression:
             edges = begins and i == 0, ends and i == len(parsed) - 1
             if name in ONE:
                 parts.append(f"{op} {argument}")
-                one = PARSER.SubPattern(parsed.state, [(op, argument)])   # state: with the flags
-                self.ones[parts[-1]] = COMPILER.compile(one)
+                self.check_size(len(parts))                     # a state for each
+                self.written += 1
+                if self.written > MOST_PARTS:
+                    raise RequestError(f"{self.called} is too large: it has more than "
+                                       f"{MOST_PARTS:,} characters and classes")
+                if parts[-1] not in self.ones:
+                    one = PARSER.SubPattern(parsed.state, [(op, argument)])     # with its flags
+                    self.ones[parts[-1]] = COMPILER.compile(one)
             elif name == "BRANCH":
                 parts.append(frozenset(self._read(way, *edges) for way in argument[1]))
             elif name == "SUBPATTERN" and not (argument[1] or argument[2]):
