@@ -33,7 +33,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
-from nanospec.errors import RequestError, check_numbers, check_scored, one_line
+from nanospec.errors import RequestError, check_numbers, check_scored, quoted
 from nanospec.methods.trees.tree_draft import TreeDraft
 from nanospec.theory import acceptance
 
@@ -70,7 +70,7 @@ def cascade(deferral: str, a: float, rule: Rule) -> Rule:
     """
     check_numbers(Real, a=a)
     if not callable(rule):
-        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
+        raise RequestError(f"the rule must be a function, got {quoted(rule)}")
     if deferral not in DEFERRALS:
         raise RequestError(f"no deferral rule {deferral!r} here: there are {', '.join(DEFERRALS)}")
     mixture = DEFERRALS[deferral]

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Rule
-from nanospec.errors import RequestError, check_numbers, check_scored, one_line
+from nanospec.errors import RequestError, check_numbers, check_scored, quoted
 from nanospec.methods.trees.tree_draft import TreeDraft
 
 
@@ -103,7 +103,7 @@ def lenient(lenience: float, rule: Rule) -> Rule:
     """
     check_numbers(Real, lenience=lenience)
     if not callable(rule):
-        raise RequestError(f"the rule must be a function, got {one_line(repr(rule))}")
+        raise RequestError(f"the rule must be a function, got {quoted(rule)}")
     if not 0 < lenience <= 1:
         raise RequestError(f"lenience is above 0 and at most 1, got {lenience}")
 

@@ -40,10 +40,22 @@ class LogitsError(NanospecError, ArithmeticError):
 
 def one_line(error: object) -> str:
     """Another error's message, or a file's words, as one short line that no terminal obeys."""
-    words = " ".join(str(error).split()) or (
+    try:
+        text = str(error)
+    except Exception:                   # an int of 5,000 digits, an error that cannot speak
+        text = f"a {type(error).__name__}"
+    words = " ".join(text.split()) or (
         type(error).__name__ if isinstance(error, BaseException) else "")
     words = "".join(character if character.isprintable() else "\ufffd" for character in words)
     return words if len(words) <= LONGEST else words[:LONGEST] + "..."
+
+
+def quoted(value: object) -> str:
+    """A value as an error shows it, on one short line; its type if it cannot be shown."""
+    try:
+        return one_line(repr(value))
+    except Exception:
+        return f"a {type(value).__name__}"
 
 
 def check_numbers(kind: type, **named: Any) -> None:
@@ -51,20 +63,20 @@ def check_numbers(kind: type, **named: Any) -> None:
     for name, value in named.items():
         if not isinstance(value, kind) or isinstance(value, bool):
             raise RequestError(f"{name} must be a {'whole ' * (kind is Integral)}number, got "
-                               f"{one_line(repr(value))}")
+                               f"{quoted(value)}")
 
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
     found = list(ids) if isinstance(ids, kind) and not isinstance(ids, str) else [None]
     if not all(isinstance(token, Integral) for token in found):
-        raise RequestError(f"{name} must be a list of token ids, got {one_line(repr(ids))}")
+        raise RequestError(f"{name} must be a list of token ids, got {quoted(ids)}")
 
 
 def check_has(what: str, thing: Any, kind: str, *names: str) -> None:
     """RequestError unless `thing` is an object with these attributes, by which `kind` is known."""
     if isinstance(thing, type) or not all(hasattr(thing, name) for name in names):
-        raise RequestError(f"{what} must be {kind}, got {one_line(repr(thing))}")
+        raise RequestError(f"{what} must be {kind}, got {quoted(thing)}")
 
 
 def check_model(what: str, model: Any) -> None:
@@ -77,11 +89,11 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
     check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
     if not 0 <= temperature < Fraction(2 ** 1024):          # numpy would make a small float of it
-        raise RequestError(f"temperature must be 0 or more, got {temperature}")
+        raise RequestError(f"temperature must be 0 or more, got {quoted(temperature)}")
     if top_k is not None and top_k < 1:
-        raise RequestError(f"top_k must be at least 1, got {top_k}")
+        raise RequestError(f"top_k must be at least 1, got {quoted(top_k)}")
     if top_p is not None and not 0 < top_p <= 1:
-        raise RequestError(f"top_p must lie in (0, 1], got {top_p}")
+        raise RequestError(f"top_p must lie in (0, 1], got {quoted(top_p)}")
 
 
 def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
@@ -101,10 +113,10 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     if not all(0 <= token < vocab_size for token in ids):
         raise RequestError(f"the prompt has a token outside 0..{vocab_size - 1}: wrong tokenizer?")
     if max_new_tokens < 0:
-        raise RequestError(f"max_new_tokens must not be negative, got {max_new_tokens}")
+        raise RequestError(f"max_new_tokens must not be negative, got {quoted(max_new_tokens)}")
     if max_new_tokens > context - len(ids):             # a sum of 8 bits would overflow
-        raise RequestError(f"{len(ids)} prompt tokens and {max_new_tokens} new ones exceed the "
-                           f"context of {context}")
+        raise RequestError(f"{len(ids)} prompt tokens and {quoted(max_new_tokens)} new ones "
+                           f"exceed the context of {context}")
     if most >= context:
         raise RequestError(f"a draft of up to {most} tokens exceeds the context of {context}")
     return int(max_new_tokens)
@@ -114,7 +126,7 @@ def check_seed(seed: int) -> int:
     """The seed, which must be one that torch's generator tells from all others; or RequestError."""
     check_numbers(Integral, seed=seed)
     if not 0 <= seed < SEEDS:
-        raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {one_line(seed)}")
+        raise RequestError(f"a seed has 32 bits, so it is 0 to {SEEDS - 1}, got {quoted(seed)}")
     return int(seed)
 
 
@@ -129,7 +141,8 @@ def check_gamma(gamma: int, what: str) -> int:
     """gamma, the draft tokens of a round. RequestError if there are none, or too many."""
     check_numbers(Integral, **{what: gamma})
     if not 1 <= gamma < MOST_NODES:
-        raise RequestError(f"{what} must be at least 1 and at most {MOST_NODES - 1}, got {gamma}")
+        raise RequestError(f"{what} must be at least 1 and at most {MOST_NODES - 1}, got "
+                           f"{quoted(gamma)}")
     return int(gamma)
 
 

@@ -12,14 +12,16 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 
 from lessons.check.catalogue import ENTRIES, LONGEST, read, untouched
 from nanospec.errors import one_line
 
 FILES_AT_MOST = 20_000      # that are looked at for one student
+KEPT_AT_MOST = 2 ** 25      # bytes of all their exercises together
 ZIP_AT_MOST = 2 ** 28       # bytes of a zip
+LIST_AT_MOST = 2 ** 22      # bytes of the list of a zip's files
 NOT_THEIRS = {"answers", "check", "__MACOSX", "__pycache__"}        # folders of a clone, and of a Mac's zip
 EXERCISES = {entry.file: entry for entry in ENTRIES.values()}
 ALMOST = re.compile(r"(?i)^ex(ercise)?[ _-]*0*\d{1,2}\b.*\.(py|ipynb|txt)$|^ex\d\d_.*\.(py|ipynb|txt)$")
@@ -49,7 +51,9 @@ def students(folder: Path) -> tuple[dict[str, Path], list[str]]:
             strange.append(one_line(path.name))
             continue
         name = one_line(path.name if path.is_dir() else path.stem)
-        there[name if name not in there else one_line(f"{name} ({path.name})")] = path
+        others = (f"{name} ({number})" for number in count(2))          # two names may look the same
+        there[next(one for one in (name, one_line(f"{name} ({path.name})"), *islice(others, len(there)))
+                   if one not in there)] = path
     return there, strange
 
 
@@ -57,13 +61,17 @@ def handed_in(path: Path) -> HandIn:
     """What that student's folder or zip holds."""
     found, texts, strange = HandIn(), {}, []
     whole = in_folder(path, strange) if path.is_dir() else in_zip(path, (), strange)
-    looked_at = 0
+    looked_at = kept = 0
     try:
         for looked_at, (where, text) in enumerate(islice(whole, FILES_AT_MOST), 1):
             name = where[-1]
             if name in EXERCISES:
                 try:
                     one = where, text()
+                    kept += len(one[1])
+                    if kept > KEPT_AT_MOST:
+                        found.notes.append(f"only {KEPT_AT_MOST:,} bytes of its exercises were read")
+                        break
                     texts.setdefault(name, []).append(one)
                 except DAMAGED as error:
                     strange.append(f"{shown(where)}: {reason(error)}")
@@ -109,13 +117,24 @@ def in_folder(top: Path, strange: list[str]) -> Iterator[Found]:
 def in_zip(path: Path, at: Where, strange: list[str]) -> Iterator[Found]:
     """Its members, each read up to LONGEST: what a zip says of their sizes need not be so."""
     try:
-        with zipfile.ZipFile(io.BytesIO(read(path, most=ZIP_AT_MOST, follow=not at))) as archive:
+        packed = read(path, most=ZIP_AT_MOST, follow=not at)
+        check_list(packed)
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
             for member in archive.infolist():
                 inside = tuple(member.filename.replace("\\", "/").split("/"))
                 if not member.is_dir() and not any(map(left_out, inside)):
                     yield (*at, *inside), lambda member=member: unpacked(archive, member)
     except DAMAGED as error:
         strange.append(f"{shown(at or (path.name,))}: {reason(error)}")
+
+
+def check_list(packed: bytes) -> None:
+    """ValueError if the list of a zip's files is longer than a student's can be: Python reads all of it at once."""
+    sign, last = b"PK\5\6", len(packed) - 22            # the end of that list, where no remark follows it
+    at = last if packed[last:].startswith(sign) and packed.endswith(b"\0\0") else packed.rfind(sign)
+    if at >= 0 and (int.from_bytes(packed[at + 12:at + 16], "little") > LIST_AT_MOST
+                    or packed[max(at - 20, 0):at].startswith(b"PK\6\7")):           # of the kind for 65,536 and more
+        raise ValueError("it holds too many files")
 
 
 def unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:

@@ -1,6 +1,7 @@
 """Marks of a class: points, the files that are written, and what the words in them mean."""
 
 import csv
+import hashlib
 import io
 import json
 from pathlib import Path
@@ -21,6 +22,7 @@ WORDS = {       # where a file failed, if not in a part that the exercise itself
     "answers": "it reads the answers or the checks",
     "process": "it starts or ends a program",
     "what it is given": "it changes its arguments, which the caller still needs"}
+LONGEST_NAME = 240      # bytes; systems have 255, and an ending follows
 NO_FORMULA = ("=", "+", "-", "@", "\t", "\r")       # a spreadsheet takes a cell that begins so for one
 
 
@@ -65,8 +67,16 @@ class Sheets:
         if self.gradescope:
             self.gradescope.mkdir(exist_ok=True)
             for student in done:
-                put(self.gradescope / f"{student}.json", json.dumps(
+                put(self.gradescope / file_of(student), json.dumps(
                     for_gradescope(everybody.results[student], everybody.notes[student]), indent=1))
+
+
+def file_of(student: str) -> str:
+    """The name of their file; a folder's name may be as long as a name can be."""
+    whole = student.encode(errors="replace")
+    if len(whole) <= LONGEST_NAME:
+        return f"{whole.decode()}.json"
+    return f"{whole[:LONGEST_NAME - 9].decode(errors='ignore')}-{hashlib.sha256(whole).hexdigest()[:8]}.json"
 
 
 def put(path: Path, text: str) -> None:

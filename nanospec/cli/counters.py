@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from nanospec.errors import MOST_NODES, RequestError, one_line
+from nanospec.errors import MOST_NODES, RequestError, quoted
 
 ROUGH = .02             # what a sum of printed shares may be off by
 DIGITS = .0005          # what one may be off by: it has three digits
@@ -52,7 +52,7 @@ def parse_count(text: str, at: str) -> float:
             return value
     except ValueError:
         pass
-    raise RequestError(f"{at}: {one_line(repr(text))} is no count")
+    raise RequestError(f"{at}: {quoted(text)} is no count")
 
 
 def check_curve(curve: Sequence[float], at: str) -> None:

@@ -22,7 +22,7 @@ import torch
 
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import COUNT, HERE, MODEL, TEXT
-from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.errors import NanospecError, RequestError, quoted
 from nanospec.files.checkpoint import load_pair
 from nanospec.judge.endpoint import Endpoint
 from nanospec.judge.given import answers, given_in
@@ -214,7 +214,7 @@ def report(verdict: Verdict, argv: Sequence[str], options) -> str:
     if verdict.most_off is not None:
         outcome, expected, found = verdict.most_off
         name = (f"part {outcome + 1} of {BINS} ({verdict.unit})" if isinstance(outcome, int)
-                else one_line(repr(outcome)))
+                else quoted(outcome))
         lines.append(f"  most off     {name}: expected {expected:.4g}, found {found:.4g}")
     return "\n".join(lines)
 

@@ -7,7 +7,7 @@ sandbox, in a process of its own (bounded.py). Left out: tools and documents.
 
 from collections.abc import Mapping, Sequence
 
-from nanospec.errors import PairError, RequestError, one_line
+from nanospec.errors import PairError, RequestError, one_line, quoted
 from nanospec.files.bounded import PROCESS
 from nanospec.files.extra import extra
 
@@ -40,7 +40,7 @@ class ChatTemplate:
                     isinstance(text, str) for text in message.values())
                 for message in messages):
             raise RequestError('messages are a list of {"role": ..., "content": ...}, both texts, '
-                               f"got {one_line(repr(messages))}")
+                               f"got {quoted(messages)}")
         found = self._asked([dict(message) for message in messages], answer)
         if "text" not in found:
             raise RequestError("the model's chat template does not take this: "

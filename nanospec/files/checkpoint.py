@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nanospec.errors import PairError, RequestError, one_line
+from nanospec.errors import PairError, RequestError, quoted
 from nanospec.files.model_file import key_of, load_learned, load_model, load_saved
 from nanospec.files.paths import path_of
 from nanospec.files.sources import Source, Target, find_source, model_at
@@ -136,7 +136,7 @@ def check_rows(path: Path, model: GPT, tokenizer: AnyTokenizer) -> None:
     if last >= rows:
         raise PairError(f"{path}: the model has rows for {rows} tokens, and its tokenizer has "
                         f"{last + 1}: there is none for "
-                        f"{one_line(repr(tokenizer.decode([last])))}, token {last}")
+                        f"{quoted(tokenizer.decode([last]))}, token {last}")
     for ids, what in (tokenizer.begin, "stands before a text"), (tokenizer.ends, "ends a text"):
         beyond = [i for i in ids if i >= rows]
         if beyond and (ids is tokenizer.begin or len(beyond) == len(ids)):

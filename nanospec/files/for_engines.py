@@ -5,7 +5,7 @@ OUT/eagle3. Weights are written in bfloat16, as they are kept here.
 from pathlib import Path
 from typing import Any
 
-from nanospec.errors import PairError, one_line
+from nanospec.errors import PairError, quoted
 from nanospec.files.checkpoint import Pair
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import save_folder
@@ -26,7 +26,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     OSError when they cannot be written.
     """
     if not isinstance(pair, Pair):
-        raise PairError(f"a pair is exported, as load_pair reads it, got {one_line(repr(pair))}")
+        raise PairError(f"a pair is exported, as load_pair reads it, got {quoted(pair)}")
     out = path_of(out)
     head, made_here = isinstance(pair.draft_model, Eagle3), isinstance(pair.tokenizer, Tokenizer)
     models: dict[Path, Any] = {out / "target": pair.target} if made_here else {}

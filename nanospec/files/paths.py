@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, BinaryIO
 
-from nanospec.errors import PairError, RequestError, one_line
+from nanospec.errors import PairError, RequestError, one_line, quoted
 
 MOST = 2 ** 28          # bytes of a file that is no weights; the largest tokenizers have an eighth
 # Begins what a clone without Git LFS has in a file's place.
@@ -21,7 +21,7 @@ POINTER = b"version https://git-lfs.github.com/spec/"
 def path_of(path: Any) -> Path:
     """The path, which may be given as a text; or a RequestError."""
     if not isinstance(path, str | os.PathLike) or "\0" in str(path):
-        raise RequestError(f"this must be a path, got {one_line(repr(path))}")
+        raise RequestError(f"this must be a path, got {quoted(path)}")
     return Path(path)
 
 

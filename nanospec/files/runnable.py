@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nanospec.errors import DeviceError, RequestError, one_line
+from nanospec.errors import DeviceError, RequestError, one_line, quoted
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
@@ -14,7 +14,7 @@ def available(device, dtype: Any = torch.float32) -> torch.device:
     """That device. DeviceError if torch cannot compute there; RequestError for such a dtype."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise RequestError("dtype must be one of torch's for floats, as torch.bfloat16, got "
-                           f"{one_line(repr(dtype))}")
+                           f"{quoted(dtype)}")
     try:
         one = torch.ones(1, device=device)
         one.add(1).item()                               # a "meta" tensor holds no number

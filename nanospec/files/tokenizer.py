@@ -24,7 +24,7 @@ from typing import Any
 import tiktoken
 
 from nanospec.errors import (NanospecError, PairError, RequestError, TextError, check_numbers,
-                             one_line)
+                             one_line, quoted)
 from nanospec.files.paths import read_file, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
@@ -50,7 +50,7 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
     """
     check_numbers(Integral, vocab_size=vocab_size)
     if not isinstance(text, str):
-        raise TextError(f"ranks are learnt from a text, got {one_line(repr(text))}")
+        raise TextError(f"ranks are learnt from a text, got {quoted(text)}")
     if vocab_size < 256:
         raise ValueError("vocab_size must be at least 256 (one rank for each byte), got "
                          f"{vocab_size}")
@@ -112,7 +112,7 @@ def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
 def text_of(text: Any) -> str:
     """The text as it is, or a RequestError."""
     if not isinstance(text, str):
-        raise RequestError(f"this must be a text, got {one_line(repr(text))}")
+        raise RequestError(f"this must be a text, got {quoted(text)}")
     return text
 
 
@@ -156,7 +156,7 @@ class Tokenizer:
     def __init__(self, ranks: dict[bytes, int]):
         if not isinstance(ranks, dict) or not all(isinstance(piece, bytes) for piece in ranks):
             raise PairError(f"a tokenizer is made of ranks, {{bytes: rank, ...}}, got "
-                            f"{one_line(repr(ranks))}")
+                            f"{quoted(ranks)}")
         check_ranks("the table of ranks", ranks, len(ranks))
         self.ranks = ranks
         self.end_of_text = len(ranks)
@@ -194,7 +194,7 @@ class Tokenizer:
             pieces = [self.pieces[i] if 0 <= i < self.vocab_size else b"\xff" for i in ids]
         except TypeError as error:
             raise RequestError("what is decoded are token ids, got "
-                               f"{one_line(repr(ids))}") from error
+                               f"{quoted(ids)}") from error
         return b"".join(pieces).decode(errors="replace")
 
     def fingerprint(self) -> str:

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nanospec.errors import PairError, RequestError, one_line
+from nanospec.errors import PairError, RequestError, one_line, quoted
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.control_tokens import check_growth, mark, read_added, written_by
 from nanospec.files.extra import extra
@@ -195,7 +195,7 @@ class FolderTokenizer:
             read_added(engine, folder, config)
         of_tokenizer = engine.token_to_id(special.get("eos_token", ""))
         if of_tokenizer is None and special.get("eos_token"):
-            raise PairError(f"{folder} names the token {one_line(repr(special['eos_token']))}, "
+            raise PairError(f"{folder} names the token {quoted(special['eos_token'])}, "
                             "which ends a text, and its tokenizer has no such token")
         ends = read_ends(folder) + [of_tokenizer] * (of_tokenizer is not None)
         if not ends:

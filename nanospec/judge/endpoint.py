@@ -16,11 +16,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from threading import Lock
 from typing import Any
 
 from nanospec.dice import Dice
-from nanospec.errors import NanospecError, RequestError, one_line
+from nanospec.errors import (NanospecError, RequestError, check_ids, check_numbers, one_line,
+                             quoted)
 from nanospec.judge.replies import BROKEN, Way
 
 BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by its id
@@ -68,15 +70,19 @@ class Endpoint:
     says_length: bool = field(default=True, init=False)
 
     def __post_init__(self):
-        if not self.url.startswith(("http://", "https://")):
+        check_numbers(Real, timeout=self.timeout)
+        check_numbers(Integral, at_once=self.at_once)
+        if not isinstance(self.prompt, str):
+            check_ids("the prompt", self.prompt)
+        if not isinstance(self.url, str) or not self.url.startswith(("http://", "https://")):
             raise RequestError("an endpoint begins with http:// or https://, got "
-                               f"{one_line(self.url)}")
+                               f"{quoted(self.url)}")
         if not 0 < self.timeout <= LONGEST_WAIT:
             raise RequestError("timeout must be more than 0 seconds and at most "
-                               f"{LONGEST_WAIT:,}, got {self.timeout}")
+                               f"{LONGEST_WAIT:,}, got {quoted(self.timeout)}")
         if not 0 < self.at_once <= MOST_AT_ONCE:
             raise RequestError(f"at_once must be more than 0 and at most {MOST_AT_ONCE}, got "
-                               f"{self.at_once}")
+                               f"{quoted(self.at_once)}")
         self.where = self.url.rstrip("/").removesuffix("/v1") + "/v1/completions"
         self.taken: dict[str, Any] = {}
         self.failed: EndpointError | None = None
@@ -160,7 +166,7 @@ class Endpoint:
                                   "were asked for (an end of text, a limit of its own, or another "
                                   "way to count)")
         if isinstance(ended, str) and ended != "length":
-            raise self.not_judged(f"ended a text by {one_line(repr(ended))} where {new} tokens and "
+            raise self.not_judged(f"ended a text by {quoted(ended)} where {new} tokens and "
                                   "ignore_eos were asked for")
         if len(choice["text"]) > LONGEST_TOKEN * new:
             raise self.not_judged(f"wrote {len(choice['text']):,} characters where {new} tokens "
@@ -209,5 +215,5 @@ class Endpoint:
 
 def probability_of(logprob: Any) -> float:
     if type(logprob) not in (int, float):                       # True is no number here
-        raise TypeError(f"logprob {one_line(repr(logprob))}")
+        raise TypeError(f"logprob {quoted(logprob)}")
     return math.exp(logprob)

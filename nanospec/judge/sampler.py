@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, one_line
+from nanospec.errors import RequestError, quoted
 from nanospec.generate import generate
 from nanospec.proof.walk import Distribution, WalkingDice, distance, walk
 
@@ -40,7 +40,7 @@ def tokens_from(returned: object) -> tuple:
         return tuple(torch.as_tensor(tokens).flatten().tolist())
     except (TypeError, ValueError, RuntimeError) as error:
         raise RequestError("a sampler returns its tokens, as a list or a tensor; this one returned "
-                           f"{one_line(repr(returned))}") from error
+                           f"{quoted(returned)}") from error
 
 
 def one_sample(sampler: Sampler, dice: Any) -> tuple:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from nanospec.errors import RequestError, check_gamma, one_line
+from nanospec.errors import RequestError, check_gamma, quoted
 from nanospec.methods.trees.shapes import shape
 from nanospec.theory import check_formula
 
@@ -35,7 +35,7 @@ class Options:
         costs = self.costs() if callable(self.costs) else self.costs
         if costs is not None and not (isinstance(costs, tuple) and len(costs) == 2
                                       and isinstance(costs[1], Mapping)):
-            raise RequestError(f"costs are c and v(m) for every m, got {one_line(repr(costs))}")
+            raise RequestError(f"costs are c and v(m) for every m, got {quoted(costs)}")
         c, v = costs or (0.1, {m: 1 + 0.05 * (m - 1) for m in calls})
         if any(m not in v for m in calls):
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, "

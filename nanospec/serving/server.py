@@ -39,8 +39,9 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
-                             check_has, check_known, check_numbers, check_request, one_line)
+from nanospec.errors import (NanospecError, RequestError, SEEDS, check_drafter, check_finite,
+                             check_has, check_known, check_numbers,
+                             check_request, quoted)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.request import Prompt, Request
@@ -136,7 +137,7 @@ class Server:
             self._step()
         except BaseException as error:
             self.failed = ServerError("the server ended in the middle of a step, with "
-                                      f"{one_line(repr(error))}: go on with another one")
+                                      f"{quoted(error)}: go on with another one")
             self.failed.__cause__ = error
             for request in asked:
                 if not request.done:

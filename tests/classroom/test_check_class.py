@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from lessons.check import EXERCISES, alike
+from lessons.check import EXERCISES, alike, handed
 from lessons.check.alike import form
 from lessons.check.catalogue import stub
 from lessons.check.grade import Class
 from lessons.check.handed import handed_in, students
-from lessons.check.marks import for_gradescope, points, table
+from lessons.check.marks import Sheets, file_of, for_gradescope, points, table
 from lessons.check.workers import found, found_in
 
 FILE = "ex02_total_variation.py"
@@ -182,3 +182,40 @@ def test_an_errors_words_move_no_cursor(tmp_path):
     path = tmp_path / FILE
     path.write_text("raise ValueError('\\33[2J\\n=1')")
     assert "\33" not in found_in(EXERCISES[2], path)["why"] and stat.S_ISREG(path.stat().st_mode)
+
+
+def test_students_whose_names_look_the_same_are_all_there(tmp_path):
+    """A class is a folder of strangers' names: none takes another one's place."""
+    for name in "ann\u200bbea", "ann\u200cbea", "ann\u200dbea":
+        laid(tmp_path / name, {FILE: name})
+    zipped(tmp_path / "ann\u200bbea.zip", {FILE: "a zip"})
+    there, _ = students(tmp_path)
+    found_there = sorted(handed_in(path).files[FILE].decode() for path in there.values())
+    assert found_there == sorted(["a zip", "ann\u200bbea", "ann\u200cbea", "ann\u200dbea"])
+
+
+def test_a_name_as_long_as_a_name_can_be_gets_its_file(tmp_path):
+    everybody = Class(laid(tmp_path / "class", {f"{'x' * 250}/a": "", f"{'é' * 125}/b": ""}))
+    assert [*everybody.jobs()] == []
+    sheets = Sheets(None, None, tmp_path / "marks")
+    sheets.write(everybody)
+    assert len([*(tmp_path / "marks").iterdir()]) == 2
+    assert len({file_of("x" * 245), file_of("x" * 244 + "y"), file_of("ann")}) == 3 and file_of("ann") == "ann.json"
+
+
+def test_many_copies_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(handed, "KEPT_AT_MOST", 40)
+    found_in_it = handed_in(laid(tmp_path, {f"{number}/{FILE}": "x" * 7 + str(number) for number in range(9)}))
+    assert found_in_it.files[FILE] == b"x" * 7 + b"0" and any("only 40 bytes" in note for note in found_in_it.notes)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_zip_of_countless_files_is_not_listed(tmp_path, monkeypatch, wide):
+    monkeypatch.setattr(handed, "LIST_AT_MOST", 10_000)
+    path = zipped(tmp_path / "ann.zip", {f"{number}.py": "" for number in range(200)} | {FILE: "mine"})
+    if wide:                            # the kind of list that says its length elsewhere
+        packed = path.read_bytes()
+        end = packed.rindex(b"PK\5\6")
+        path.write_bytes(packed[:end] + b"PK\6\7" + bytes(16) + packed[end:end + 12] + bytes(4) + packed[end + 16:])
+    monkeypatch.setattr(handed.zipfile, "ZipFile", lambda *_: pytest.fail("it was opened"))
+    assert any("too many files" in note for note in handed_in(path).notes)

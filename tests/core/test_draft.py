@@ -88,6 +88,19 @@ def test_a_draft_of_no_tokens_or_of_too_many_is_refused_before_anything_is_laid_
         ModelDrafter(GPT, gamma)
 
 
+HUGE = 10 ** 5000       # Python itself refuses to write so many digits down
+
+
+@pytest.mark.parametrize("call", [
+    lambda: ModelDrafter(GPT, HUGE), lambda: [*generate(GPT, [1], 2, seed=HUGE)],
+    lambda: [*generate(GPT, [1], 2, temperature=HUGE)], lambda: [*generate(GPT, [1], 2, top_k=-HUGE)],
+    lambda: [*generate(GPT, [1], 2, top_p=HUGE)], lambda: [*generate(GPT, [1], HUGE)],
+    lambda: [*generate(GPT, [1], -HUGE)], lambda: [*generate(GPT, HUGE, 2)]])
+def test_a_number_that_cannot_be_shown_is_refused_all_the_same(call):
+    with pytest.raises(RequestError, match="a int|a list of token ids"):
+        call()
+
+
 def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
     assert check_gamma(MOST_NODES - 1, "gamma") == MOST_NODES - 1
     for gamma in (96, 4000):

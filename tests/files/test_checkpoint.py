@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line
+from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line, quoted
 from nanospec.files import paths
 from nanospec.files.model_file import (available, load_learned, load_model, load_saved, save_atomically, save_learned,
                                        save_model)
@@ -52,6 +52,14 @@ def test_what_others_say_is_put_on_one_line():
     assert one_line(ValueError("a\n\tb\x1b[2J\x9b\u202e")) == "a b\ufffd[2J\ufffd\ufffd"
     assert one_line(ValueError()) == one_line(ValueError(" \n")) == "ValueError" and one_line("") == ""
     assert len(one_line("x" * 10_000)) < 250 and one_line("é " * 100) == ("é " * 100).strip()
+
+    class Mute(Exception):
+        def __str__(self):
+            raise OSError
+
+        __repr__ = __str__
+
+    assert one_line(Mute()) == quoted(Mute()) == "a Mute" and quoted(["a\n"]) == r"['a\n']"
 
 
 @pytest.mark.parametrize("tied", [True, False])

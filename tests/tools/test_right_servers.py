@@ -281,6 +281,15 @@ def test_no_request_waits_for_ever(given):
         Endpoint("http://x", [0], 1, {}, **given)
 
 
+@pytest.mark.parametrize("given, words", [
+    ({"timeout": "3"}, "timeout must be a number"), ({"at_once": 1.5}, "at_once must be a whole number"),
+    ({"prompt": None}, "the prompt must be a list of token ids"), ({"prompt": {1}}, "the prompt must be a list"),
+    ({"url": None}, "begins with http")], ids=str)
+def test_what_is_no_request_is_refused(given, words):
+    with pytest.raises(RequestError, match=words):
+        Endpoint(**{"url": "http://x", "prompt": [0], "new": 1, "settings": {}} | given)
+
+
 # What the judge draws itself
 
 def test_a_server_that_draws_as_we_do_shares_no_uniforms_with_the_judge():

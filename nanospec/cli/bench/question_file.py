@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nanospec.errors import RequestError, one_line
+from nanospec.errors import RequestError, quoted
 from nanospec.files.paths import json_lines, read_file
 
 # What SPEED-Bench has in the place of a text that is another data set's.
@@ -45,7 +45,7 @@ def parse_lines(path: Path, data: bytes) -> list[tuple[int, dict]]:
     for number, thing in json_lines(path, data):
         if not isinstance(thing, dict):
             raise RequestError(f"{path}, line {number} is no JSON object, but "
-                               f"{one_line(repr(thing))}")
+                               f"{quoted(thing)}")
         found.append((number, thing))
     return found
 
@@ -69,7 +69,7 @@ def read_questions(path: Path) -> Questions:
             raise RequestError(f"{at}: question_id is a whole number or a text, and category a "
                                "text")
         if name in known:
-            raise RequestError(f"{at}: the question_id {one_line(repr(name))} stands there twice")
+            raise RequestError(f"{at}: the question_id {quoted(name)} stands there twice")
         known.add(name)
         each.append(Question(number, name, category, turns, before))
         before += len(turns)

@@ -32,7 +32,7 @@ from torch import Tensor
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.errors import RequestError, one_line
+from nanospec.errors import RequestError, quoted
 from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.speculate import ModelDrafter
 from nanospec.text import Text
@@ -63,7 +63,7 @@ class ByLoad(ModelDrafter):
         super().__init__(draft_model, most)
         if not callable(seconds):
             raise RequestError("seconds must be a function of rows and gamma, got "
-                               f"{one_line(repr(seconds))}")
+                               f"{quoted(seconds)}")
         self.seconds = seconds
 
     def begin(self, text: Text) -> None:

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from nanospec.errors import RequestError, check_numbers, one_line
+from nanospec.errors import RequestError, check_numbers, quoted
 from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.theory import check_formula, expected_tokens, speedup
 
@@ -158,4 +158,4 @@ def check_calls(v: Mapping[int, float]) -> Mapping[int, float]:
         if max(v, default=1) > 1 and all(tokens in v for tokens in range(2, max(v))):
             return v
     raise RequestError("v must say what calls on 2, 3, 4 and so on tokens cost, got "
-                       f"{one_line(repr(v))}")
+                       f"{quoted(v)}")

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from itertools import product
 from numbers import Integral, Real
 
-from nanospec.errors import MOST_NODES, RequestError, check_gamma, one_line
+from nanospec.errors import MOST_NODES, RequestError, check_gamma, quoted
 
 Topology = list[int]
 
@@ -73,12 +73,12 @@ def check_topology(topology: Sequence[int]) -> Topology:
     if not isinstance(topology, Sequence) or not all(isinstance(node, Integral)
                                                      for node in topology):
         raise RequestError("a topology is a list of every node's parent, got "
-                           f"{one_line(repr(topology))}")
+                           f"{quoted(topology)}")
     check_gamma(len(topology) - 1, "the nodes of a topology but its root")
     if topology[0] != -1 or any(not 0 <= parent < node
                                 for node, parent in enumerate(topology[1:], 1)):
         raise RequestError("a topology has -1 for its root and an earlier node for every other, "
-                           f"got {topology}")
+                           f"got {quoted(topology)}")
     return list(topology)
 
 
@@ -88,7 +88,7 @@ def check_chances(accepted: Sequence[float], size: int) -> None:
     if not isinstance(accepted, Sequence) or not accepted or not all(
             isinstance(chance, Real) and 0 <= chance <= 1 for chance in accepted):
         raise RequestError("a tree needs the chance of each child, from 0 to 1, got "
-                           f"{one_line(repr(accepted))}")
+                           f"{quoted(accepted)}")
 
 
 def best_tree(accepted: Sequence[float], size: int,

@@ -24,7 +24,7 @@ from importlib import import_module
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
-from nanospec.errors import RequestError, one_line
+from nanospec.errors import RequestError, one_line, quoted
 
 NEW = sys.version_info >= (3, 11)
 PARSER: Any = import_module("re._parser" if NEW else "sre_parse")
@@ -58,7 +58,7 @@ class Expression:
 
     def __init__(self, pattern: str):
         if not isinstance(pattern, str):
-            raise RequestError(f"a pattern is a text, got {one_line(repr(pattern))}")
+            raise RequestError(f"a pattern is a text, got {quoted(pattern)}")
         self.called = f"the pattern {one_line(pattern)!r}"
         self.ones: dict[str, re.Pattern] = {}
         self.after, self.written = cache(self._after), 0

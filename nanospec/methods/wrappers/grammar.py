@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
-from nanospec.errors import RequestError, check_has, one_line
+from nanospec.errors import RequestError, check_has, one_line, quoted
 from nanospec.methods.wrappers.expression import Expression
 from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
@@ -146,11 +146,11 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
     if not isinstance(opens, str):
-        raise RequestError(f"opens must be a text, got {one_line(repr(opens))}")
+        raise RequestError(f"opens must be a text, got {quoted(opens)}")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
     opening = [token for token, piece in enumerate(pieces) if opens and piece.endswith(opens)]
     if opens and not opening:
-        raise RequestError(f"no token of this tokenizer ends in {one_line(repr(opens))}: nothing "
+        raise RequestError(f"no token of this tokenizer ends in {quoted(opens)}: nothing "
                            "would open the text")
     ends, expression = sorted(tokenizer.ends), Expression(pattern)
     spelt = spelling_tree({token: piece for token, piece in enumerate(pieces)
@@ -196,7 +196,7 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
                            "spell")
     table = torch.where(alive, alive.cumsum(0) - 1, -1)[table[alive[:-1]]]
     if (table[1:, opening] >= 0).any():
-        raise RequestError(f"{one_line(repr(opens))} opens the text, so the pattern must have no "
+        raise RequestError(f"{quoted(opens)} opens the text, so the pattern must have no "
                            "place for it")
     return Grammar(table, at_once=not opens)        # nothing led on from its state 0: it is gone
 
