@@ -16,7 +16,7 @@
 # In speculative decoding the draft model works ahead and the target checks its work:
 #
 # 1. The draft model proposes gamma tokens, the *draft tokens*. This takes gamma cheap calls.
-# 2. The target scores all of them in one call.
+# 2. The target *scores* them all in one call: it gives its distribution at each of their places.
 # 3. From left to right, each draft token is *accepted* or *rejected* by a random decision that
 #    depends on the probabilities of both models.
 # 4. One more token follows. After a rejection it is drawn from what the draft model leaves of the
@@ -86,11 +86,12 @@ print("a whole run to play back, in a browser:", page("replay"))
 #
 # ## Words and letters
 #
-# Each lesson explains a term where it is first needed. `nanospec/__init__.py` lists all of them,
-# with the other names that papers use. Four letters stand in many tables: *gamma* is the number of
-# draft tokens in a round, *alpha* the average probability that a draft token is accepted, *c* the
-# time of a draft step divided by the time of a target step (each is a call on one token), and
-# *v(m)* the time of a target call on m tokens divided by the time of a call on one.
+# Each lesson explains a term where it is first needed. `nanospec/__init__.py` lists the most
+# important ones, with the other names that papers use. Four letters stand in many tables: *gamma*
+# is the number of draft tokens in a round, *alpha* the average probability that a draft token is
+# accepted once it is judged, *c* the time of a draft step divided by the time of a target step
+# (each is a call on one token), and *v(m)* the time of a target call on m tokens divided by the
+# time of a call on one.
 #
 # ## The code
 #

@@ -37,9 +37,9 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # Compare the two distributions. The draft model proposes tokens 2 and 3 too often, and tokens 0 and
 # 1 too seldom. We can throw draft tokens away, but we cannot make more of them.
 #
-# So we look for the token that is scarcest among the draft tokens: the one with the greatest
-# p_target / q_draft. It is token 1, which the target wants .30 / .10 = 3 times as often as the
-# draft model proposes it. We call this ratio C, so C = 3 here.
+# So we look for the token that is scarcest, compared with what the target wants: the one with the
+# greatest p_target / q_draft. It is token 1, which the target wants .30 / .10 = 3 times as often as
+# the draft model proposes it. We call this ratio C, so C = 3 here.
 #
 # Accept every token 1, and throw away other tokens until they are as scarce as token 1. That means
 # a coin for each draft token x, with the threshold p_target(x) / (C * q_draft(x)): this is the

@@ -138,7 +138,7 @@ def write(play_round, target, draft_model, ids, gamma, new, dice):
 # %% [markdown]
 # ## Three tempting mistakes
 #
-# Each of these rounds differs from ours in one line, and all three flip the right coins.
+# Each of these rounds differs from ours in one line. All three find the first rejection rightly.
 #
 # - *Goes on after a rejection.* It replaces the rejected token and judges the next one, so that no
 #   draft token is wasted. But the next one was drafted for a different text.

@@ -5,7 +5,8 @@
 #
 # *A draft and a bonus* walked four tokens of one pair of models and found no difference. This
 # lesson proves it for every pair of models, every gamma and any length. It is the theorem of the
-# whole project: every other method here keeps it, and every bug breaks one of its steps.
+# whole project: every lossless method here keeps it, and every bug that changes the distribution of
+# a text breaks one of its steps.
 #
 # The round is `speculative_round`, in `nanospec/idea.py`. It drafts gamma tokens, judges them from
 # left to right, and ends with a replacement or with the bonus token.
@@ -45,8 +46,9 @@ print(inspect.getsource(speculative_round))
 # **Proof.**
 #
 # 1. *A draft token may be imagined to be drawn late.* The target's call reads all draft tokens at
-#    once. But no decision looks at a draft token before those in front of it are accepted. So we
-#    may imagine that each one is drawn only then, when the draft tokens before it have become text.
+#    once. But no coin and no replacement depends on a draft token before those in front of it are
+#    accepted. So we may imagine that each one is drawn only then, when the draft tokens before it
+#    have become text.
 # 2. *The next token has p_target, in both cases.* Where there is a draft token, it is accepted or
 #    replaced, which gives p_target (*Why it is lossless*). After the whole draft it is the bonus
 #    token, which is drawn from p_target.
@@ -69,8 +71,8 @@ print(inspect.getsource(speculative_round))
 # round goes on. (Histories that differ only in rejected tokens stand in one line.) For each line we
 # note what follows.
 #
-# The cell asserts step 3 after every history. Its table has the histories of one text only, the one
-# that has most of them.
+# The cell asserts step 3 after every such line. Its table has the histories of one text only, the
+# one that has most of them.
 #
 # *Guess first:* can you tell from what follows in how many rounds the text was written?
 
@@ -129,7 +131,7 @@ table(["history", "how often", "token 0 follows", "token 1", "token 2"],
 
 # %% [markdown]
 # *Answer:* no. The histories are unequally frequent, and after each of them the next token has the
-# same distribution. What the draft model proposed and what was rejected leaves no trace.
+# same distribution. Where rounds ended leaves no trace.
 #
 # ## A round that breaks the first step
 #

@@ -112,7 +112,8 @@ table(["temperature", *names], lines)
 
 # %% [markdown]
 # No number can be divided by 0. At T = 0, `probs` therefore does not divide but writes down the
-# one-hot distribution itself. Programs that divide by a tiny number instead fail in three ways:
+# one-hot distribution itself. Programs that divide by a tiny number instead fail in two ways, and
+# rounding adds a third:
 #
 # 1. exp of a huge number is infinite, and infinity / infinity is *nan*: not a number.
 # 2. float16 ends at 65,504, so the logits are infinite before `softmax` sees them. (torch's

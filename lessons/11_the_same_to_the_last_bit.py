@@ -59,10 +59,11 @@ print(f"a call on one token has {of_a_call:,} such products of two vectors")
 # %% [markdown]
 # *Answer:* the last digits differ. That is harmless as long as the numbers keep their seven digits.
 #
-# But many models round on their way. In bfloat16 every number between two layers has 8 bits, which
-# is less than three digits. Rounding swallows a small difference nearly always. Now and then,
-# though, it falls just where one number is rounded up and the other one down. Then a difference in
-# the seventh digit has become one in the third, and every layer after it adds its own.
+# But many models round on their way. In bfloat16 a number between two layers keeps 8 binary digits,
+# which is less than three decimal ones. Rounding swallows a small difference nearly always. Now and
+# then, though, it falls just where one number is rounded up and the other one down. Then a
+# difference in the seventh digit has become one in the third, and every layer after it adds its
+# own.
 
 # %%
 x = torch.randn(1_000_000, generator=chance)

@@ -135,9 +135,9 @@ def write(target, draft_model, ids, gamma, new, dice, *way):
 # | draft model left raw | warped | raw | raw |
 #
 # The second and the third have been in use. The *zoo* in nanospec/proof/zoo is our collection of
-# bugs that real programs had, each planted on purpose to test the tests. There these two are called
-# `draft-warped-q-raw` and `target-unwarped`, and the mistake of the first table is
-# `greedy-draft-soft-q`.
+# bugs, planted on purpose to test the tests; a quarter of them are from public programs. There
+# these two are called `draft-warped-q-raw` and `target-unwarped`, and the mistake of the first
+# table is `greedy-draft-soft-q`.
 #
 # We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
 # the mean of the target's and of a third one, so that the two agree now and then. "Off from" is the

@@ -236,10 +236,7 @@ quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
            "(one core of an Intel Xeon)")
 
 # %% [markdown]
-# *Answer:* it rises, and by little more than the +-. With the pair in the clone the four were .61,
-# .66, .70 and .70, and their +- .04, .03, .04 and .07. Twelve rounds for each prompt are too few to
-# be sure.
-#
+# *Answer:* XX#
 # ## Three things to know
 #
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).

@@ -155,8 +155,8 @@ places["ALL PROSE"] = torch.tensor([label in PROSE for label in labels])
 # ## Draft models that know one thing
 #
 # For comparison we make two draft models that are as cheap as possible: *bigrams*. A bigram is a
-# pair of adjacent tokens. We count all pairs in the training texts, and after each token the draft
-# model proposes what followed it there, in proportion to the counts.
+# pair of adjacent tokens. We count all pairs in every fortieth training text, and after each token
+# the draft model proposes what followed it there, in proportion to the counts.
 #
 # One draft model counts only where code stands, and the other only in comments and docstrings.
 #

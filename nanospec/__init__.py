@@ -33,7 +33,8 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     distribution            a probability for every token; together they are 1
     p_target, q_draft       the target's distribution, and the one that a draft token was drawn from
                             [Leviathan et al.: p and q; Chen et al.: q and p, the other way round]
-    sampling                how logits become a distribution: temperature, top-k, top-p [warping,
+    sampling                the settings by which logits become a distribution: temperature, top-k,
+                            top-p; to apply them is to warp the logits [warping,
                             logits processors]
     draft token             a token that was proposed and is not verified yet [guess, candidate,
                             speculated token]

@@ -2,7 +2,7 @@
 
 This is Algorithm 1 of Leviathan et al. (2023, arXiv 2211.17192). A model is a function here, from a
 text to the distribution after each of its tokens: (T, V), for T tokens and a vocabulary of V.
-`dice.pick` draws a token by its share of the numbers given, and `dice.flip(a)` is true with
+`dice.pick(w)` draws token i with probability w[i] / sum(w), and `dice.flip(a)` is true with
 probability min(1, a). `verify` in speculate.py decides for a batch; the tests compare the two.
 
 Left out: the end of the text.

@@ -41,7 +41,7 @@ def verify(draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
     x = draft.tokens[:, 1:, None]                                               # (B, gamma, 1)
     p_of_x = p_target[:, :-1].gather(-1, x)[:, :, 0]                            # (B, gamma)
     q_of_x = draft.q_draft[:, 1:].gather(-1, x)[:, :, 0]
-    # 3. How many are accepted. Padding, whose q_draft is zeros, never is.
+    # 3. How many are accepted. What fills up a shorter draft has a q_draft of zeros, and never is.
     coins = dice.flip(torch.where(q_of_x > 0, p_of_x / q_of_x, 0.0))            # (B, gamma)
     accepted = coins.long().cumprod(-1).sum(-1)                                 # (B,)
     # 4. The node after the accepted ones was rejected: take its q_draft. After the last node there
@@ -114,7 +114,7 @@ def one_round(target: Callable, cache: Cache, drafter: Drafter, rule: Rule, text
 
 @dataclass
 class Round:
-    """What one round did to one text: to print, plot, time, test; to learn from it, clone() it."""
+    """What one round did to one text. To train on its tensors, clone() them first."""
 
     tokens: list[int]                   # of all n nodes; node 0 is the text's last token
     parents: list[int]                  # of all n nodes, node 0's -1 first
