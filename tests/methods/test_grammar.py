@@ -216,6 +216,19 @@ def test_a_grammar_that_cannot_go_on_is_rejected(table, message):
         Grammar(torch.tensor(table))
 
 
+@pytest.mark.parametrize("table", [None, [[0]], torch.tensor([0]), torch.tensor([[0.0]]), torch.zeros(0, 3).long(),
+                                   torch.zeros(3, 0).long()], ids=str)
+def test_what_is_no_table_is_rejected(table):
+    with pytest.raises(RequestError, match="a grammar"):
+        Grammar(table)
+
+
+@pytest.mark.parametrize("vocab_size", [-1, 0, max(TOY.ends), 1.5, None, 10 ** 9, 10 ** 4000], ids=str)
+def test_a_vocabulary_is_that_of_the_tokenizer(vocab_size):
+    with pytest.raises(RequestError, match="vocab"):
+        grammar_of("1", TOY, vocab_size)
+
+
 @pytest.mark.parametrize("pattern", ["a(b", "a)b", "*a", "a|+", "[b-a]", "["])
 def test_what_is_no_expression(pattern):
     with pytest.raises(RequestError, match="the pattern"):

@@ -80,7 +80,6 @@ class Expression:
             edges = begins and i == 0, ends and i == len(parsed) - 1
             if name in ONE:
                 parts.append(f"{op} {argument}")
-                self.check_size(len(parts))                     # a state for each
                 self.written += 1
                 if self.written > MOST_PARTS:
                     raise RequestError(f"{self.called} is too large: it has more than "
@@ -100,6 +99,7 @@ class Expression:
             elif not (name in FIRST and edges[0] or name in LAST and edges[1]):     # always true
                 raise RequestError(f"{self.called} has {CALLED.get(name, name)}: no automaton is "
                                    "made of that")
+            self.check_size(len(parts))                                         # a state for each
         return tuple(parts)
 
     def _after(self, state: frozenset[tuple], character: str) -> frozenset[tuple]:

@@ -21,6 +21,7 @@ Left out: grammars that nest; and special tokens, which count as the characters 
 written with. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
 """
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -28,12 +29,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
-from nanospec.errors import RequestError, check_has, one_line, quoted
+from nanospec.errors import RequestError, check_has, check_numbers, one_line, quoted
 from nanospec.methods.wrappers.expression import Expression
 from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
 MOST_LOOKS = 10_000_000  # at a character of a token, while a grammar is made: some ten seconds
 MOST_ENTRIES = 2 ** 26  # of a table: half a gigabyte
+MOST_TOKENS = 2 ** 20
 
 
 class Grammar:
@@ -48,8 +50,11 @@ class Grammar:
     """
 
     def __init__(self, table: Tensor, at_once: bool = False):
+        if not isinstance(table, Tensor) or table.dim() != 2 or table.dtype != torch.int64:
+            raise RequestError("a grammar is a table (states, V) of int64, got "
+                               f"{quoted(getattr(table, 'shape', table))}")
         states = len(table) + at_once
-        if not 0 < states <= MOST_KEPT or not -1 <= int(table.min()) <= int(table.max()) < states:
+        if not table.numel() or states > MOST_KEPT or not -1 <= int(table.min()) <= int(table.max()) < states:
             raise RequestError(f"a grammar has 1 to {MOST_KEPT} states, and each entry is one of "
                                "them or -1")
         self.allowed = table >= 0
@@ -145,6 +150,10 @@ def grammar_of(pattern: str, tokenizer: Any, vocab_size: int, opens: str = "") -
     another age.
     """
     check_has("the tokenizer", tokenizer, "one of files/", "decode", "ends")
+    check_numbers(Integral, vocab_size=vocab_size)
+    if not max(tokenizer.ends, default=0) < vocab_size <= MOST_TOKENS:
+        raise RequestError(f"a vocabulary has the tokenizer's tokens, and at most {MOST_TOKENS:,}: "
+                           f"got {quoted(vocab_size)}")
     if not isinstance(opens, str):
         raise RequestError(f"opens must be a text, got {quoted(opens)}")
     pieces = [tokenizer.decode([token]) for token in range(vocab_size)]
