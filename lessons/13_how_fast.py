@@ -175,9 +175,10 @@ print("to play with, in a browser:", page("formulas"))
 #
 # ## What the clock shows
 #
-# We count the tokens that the rounds really brought and take the seconds of a round. Twelve rounds
-# for each of four prompts are few, so the mean of their tokens is uncertain. "+-" is the *standard
-# error*, the typical distance between such a mean and the true one.
+# The clock's speed-up is the mean number of tokens that a round has brought, times the seconds of a
+# plain step, divided by those of a round; of both times we take the quickest. Twelve rounds for each
+# of four prompts are few, so the mean of their tokens is uncertain. "+-" is the *standard error*,
+# the typical distance between such a mean and the true one.
 #
 # *Guess first:* is the speed-up by the clock greater or smaller than the formula's?
 
@@ -236,7 +237,8 @@ quiet.tell("c was 0.10, v(5) 1.24, the speed-up at gamma 4 1.36 at T = 1 "
            "(one core of an Intel Xeon)")
 
 # %% [markdown]
-# *Answer:* XX#
+# *Answer:* XX
+#
 # ## Three things to know
 #
 # 1. The speed-up is tokens over cost: (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)).

@@ -48,6 +48,7 @@ from training.own_texts import AT_ONCE, TOKENS, read, written
 
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
+ON_CUDA = 32                    # texts in a step for our pair, where a step costs less
 RATE, FURTHER = 3e-3, 1e-3      # top learning rate for others; of weights that are trained already
 
 
@@ -108,6 +109,8 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
         ids = to_ids(texts, tokenizer).to(args.device)
     held.windows(target.config.context)                 # raises where there is not one
     plan = plan_of(args.name, target.config, steps_of(args))
+    if ids.is_cuda:
+        plan = replace(plan, batch=ON_CUDA)
     training = LearnedTraining(target, plan, args.seed, ids, tokenizer, args.out,
                                compiled=compiles(args), loss=args.loss)
     args.out.mkdir(parents=True, exist_ok=True)

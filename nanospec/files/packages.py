@@ -28,7 +28,7 @@ DEPENDENCIES = """torch numpy tiktoken matplotlib rich regex requests urllib3 id
 # they were installed.
 LEFT_OUT = {"_vendor", "vendored", "extern", "third_party", "_distutils", "testing", ".."}
 COPYLEFT = re.compile(r"General Public Licen[cs]e|\b[AL]?GPL|Mozilla Public|\bMPL\b|Eclipse Public")
-MOST = 2_000_000            # characters of one package: ten packages teach more than a big one
+MOST = 6_000_000            # characters of one package: three packages teach more than a big one
 LONGEST = 200_000           # characters of one file: a longer one is mostly a list
 LONG_LINE = 40              # characters of a line by which a copied file is known
 

@@ -1,6 +1,4 @@
-"""What only a GPU can show: its kernels, and CUDA graphs. `pytest -m cuda tests/device/test_cuda.py`. On a GPU none of
-this has run so far.
-"""
+"""What only a GPU can show: its kernels, and CUDA graphs. `pytest -m cuda tests/device/test_cuda.py`."""
 
 from functools import partial
 
@@ -57,6 +55,12 @@ def test_a_recorded_round_writes_what_an_eager_one_writes(drafter, request_):
     assert text(*pair, drafter, compiler=compiled, **request_) == text(*pair, drafter, **request_)
     plain = partial(generate, pair[0], [1, 2, 0], 40, **request_)
     assert list(plain(compiler=compiled)) == list(plain())
+
+
+def test_a_cache_keeps_cudnn_from_planning_anew_for_every_length():
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    models()[0].new_cache(1, 8)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -6,7 +6,7 @@ Each step is a command of its own in a process of its own, and has a part of the
 fails is noted, and the next step runs all the same. A step that has ended is not repeated: delete its line in OUT's
 steps.json to have it once more. Send the folder back, and its page.md first.
 
-How long the steps take on a GPU is not known: none has run on one so far. On a CPU it runs, too, to be tried out.
+On a CPU it runs, too, to be tried out.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
