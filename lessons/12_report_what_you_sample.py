@@ -310,16 +310,16 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
                  temperatures, both, only, own)
 
 # %% [markdown]
-# *Answer:* higher. At T = 0 the target writes what it is sure of, and the draft model is surer
-# there, too. The last table has both.
+# *Answer:* higher, if not by much. At T = 0 the target writes what it is sure of, as the last table
+# shows.
 #
 # Both lines of alpha are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.
-# - *The target's own text is a different one at each T.* The lower T is, the surer both models are
-#   of it, which helps alpha just where the low T costs it. The two pull against each other, and
-#   alpha depends on T much less.
+# - *The target's own text is a different one at each T.* The lower T is, the surer the target is of
+#   it, which helps alpha just where the low T costs it. The two pull against each other, and alpha
+#   no longer rises with T.
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.

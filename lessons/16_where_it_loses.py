@@ -207,7 +207,7 @@ show(races)
 # Compare alpha at T = 0 and at T = 1. Two things pull at it. At T = 0 the target writes its own
 # likeliest text, which is easy for the draft model, too (*Report what you sample*). But where the
 # two disagree about the likeliest token, beta is 0, and not somewhere in between. Which of them
-# prevails depends on the texts. At T = 3 alpha is high for a bad reason. Strongly heated
+# prevails depends on the texts. At T = 3 alpha does not fall, for a bad reason. Strongly heated
 # distributions become flat, flat distributions are alike, and the draft model is right about
 # nonsense.
 #

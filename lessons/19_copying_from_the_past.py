@@ -280,15 +280,15 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
 
 # %% [markdown]
 # *Answer:* the copies where the text repeats itself, and the draft model elsewhere. With the pair
-# in the clone, in November 2026, lookup brought 8.00 and 2.50 tokens a call in the table, where the
-# draft model brought 3.08 and 2.22. In the class it brought 1.29 and 1.08, and the draft model 2.35
-# and 3.08.
+# in the clone, in November 2026, lookup brought 5.71 and 3.08 tokens a call in the table, where the
+# draft model brought 3.33 and 2.67. In the class it brought 2.86 and 1.18, and the draft model 1.29
+# and 2.86: at T = 0 so small a target soon repeats itself, in a class as well.
 #
-# Why should one build suffix decoding, if it is behind lookup in one column here and equal in the
-# others? In a single short text there are few earlier places. Most often there is one, and then
+# Why should one build suffix decoding, if it is behind lookup in the table and equal to it in the
+# class? In a single short text there are few earlier places. Most often there is one, and then
 # counting changes nothing. Where there are several, lookup takes the latest after the longest
 # match, and in a table of numbers that is a better guide than a majority. Counting pays when there
-# are many places, and these come from a *past*: with it the class at T = 0 rises from 1.29 to 5.71,
+# are many places, and these come from a *past*: with it the class at T = 0 rises from 2.86 to 6.67,
 # because the very same text comes again. A server that answers similar requests all day has such a
 # past.
 #

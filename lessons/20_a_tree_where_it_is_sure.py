@@ -229,10 +229,10 @@ table(["after", "one text: draft", "gain", "with 8", "full: draft", "gain", "wit
 assert all(full <= one for one, full in sizes.values())
 
 # %% [markdown]
-# *Answer:* with the pair in the clone it drafts one token there, and none after "x = ", where a
-# single text gets five to eight. With eight the server would take more than twice as long as
-# without a draft. Whatever the pair, a full server never drafts more than a single text does: each
-# further node makes its round longer by a greater share.
+# *Answer:* with the pair in the clone it drafts one token there or none, where a single text gets
+# seven or eight. With eight the server would take more than twice as long as without a draft.
+# Whatever the pair, a full server never drafts more than a single text does: each further node
+# makes its round longer by a greater share.
 #
 # Is it exact? The size follows from the text alone, since no token of the tree was drawn, and it
 # knows nothing of what the target will say. We walk it, with costs at which sizes differ.

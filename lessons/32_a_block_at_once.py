@@ -163,13 +163,13 @@ for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
 assert all(line == sorted(line, reverse=True) for line in drawn_of.values())
 
 # %% [markdown]
-# *Answer:* three times of five at the second place, and less than one time of four at the sixth.
-# Drawn, the first draft token is always accepted. Then beta falls, and faster in a warmer text. At
-# T = 1 the futures part at once, and the marginal is a mean of many continuations. At T = 0 there
-# is only one future, and a perfect block drafter would always be right. So block drafters are at
-# their best where texts are easy to foresee.
+# *Answer:* about two times of three at the second place, and one time of four at the sixth. Drawn,
+# the first draft token is always accepted. Then beta falls, and faster in a warmer text. At T = 1
+# the futures part at once, and the marginal is a mean of many continuations. At T = 0 there is only
+# one future, and a perfect block drafter would always be right. So block drafters are at their best
+# where texts are easy to foresee.
 #
-# The likeliest token is worse at the first places and falls less. At low temperatures it has caught
+# The likeliest token is worse at the first places and falls less. At T = 0.4 it has nearly caught
 # up in the end. The marginal is therefore not the best distribution for acceptance. Suppose that
 # the target answers "of course" nine times of ten. At the second place the marginal [.9, .1] is
 # accepted with .9 x .9 + .1 x .1 = .82, and [1, 0] with .9. A loss that aims at acceptance (*Which

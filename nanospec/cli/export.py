@@ -6,8 +6,8 @@ OUT/eagle3.
     nanospec export OUT --weights FOLDER --draft-model eagle3     # its FOLDER/eagle3.pt
 
 FOLDER may hold a target of others, or be called as `nanospec demo` calls it: then the head alone is
-written, and names it. Weights are written in bfloat16, as they are kept here. docs/SCALING.md says
-how to go on.
+written, and names it. Weights are written in float32, which holds the very numbers that are kept
+here. docs/SCALING.md says how to go on.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
                         "default: %(default)s")
     args = parser.parse_args(argv)
-    pair = load_pair(args.weights, dtype=torch.bfloat16, draft_model=args.draft_model)
+    pair = load_pair(args.weights, dtype=torch.float32, draft_model=args.draft_model)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(args.weights)
     written = export(pair, args.out, name, args.engine)
     print(printable(f"{' and '.join(map(str, written))} written"))

@@ -1,5 +1,6 @@
 """A pair of ours as folders that transformers, vLLM and SGLang open: OUT/target and OUT/draft, or
-OUT/eagle3. Weights are written in bfloat16, as they are kept here.
+OUT/eagle3. Weights are written in the pair's data type, and float32 holds the very numbers that are
+kept here.
 """
 
 from pathlib import Path

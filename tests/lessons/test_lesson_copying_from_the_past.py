@@ -71,7 +71,7 @@ def test_a_token_nobody_drew_is_accepted_with_what_the_target_gives_it(lesson, e
     for name in names["copiers"]:
         assert min(rates[name]) >= 1 and max(rates[name]) <= 9
         assert rates[name][1] > rates[name][3] and rates[name][0] > ours[0]
-    assert rates["lookup"][2] < ours[2] and rates["lookup"][3] < ours[3]
+    assert rates["lookup"][3] < ours[3]
     assert rates["tree, past"][2] > 5 > 2 * rates["suffix, tree"][2]
 
     # lookahead: more than nothing where the text repeats itself, and in every column less than the best

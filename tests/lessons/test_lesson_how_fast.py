@@ -78,7 +78,7 @@ def test_good_where_it_matters(lesson, exchanged):
     assert min(shipped) > max(*of_code, *of_prose)
     kinds = list(places)
     again, first = (shipped[kinds.index(kind)] for kind in ("name, again", "name"))
-    assert abs(again - first) < 0.1, "the lesson says that the draft model hardly gains where a name could be copied"
+    assert abs(again - first) < 0.2, "the lesson says that the draft model gains little where a name could be copied"
     assert not torch.allclose(names["bigrams"](names["is_prose"]), names["bigrams"](~names["is_prose"]))
 
     # tokens per call, read from the very texts whose rounds were counted; by hand for one draft token

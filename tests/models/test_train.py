@@ -205,7 +205,7 @@ def test_half_of_a_distillation_batch_is_written_by_the_target_when_it_is_needed
         drawn.append((rows, seed))
         return torch.arange(rows)[:, None].expand(rows, 64) + 100 * len(drawn)
 
-    monkeypatch.setattr(train_tiny, "AT_ONCE", {"cpu": 3, "cuda": 7})
+    monkeypatch.setattr(train_tiny, "AT_ONCE", 3)
     monkeypatch.setattr(train_tiny, "written_by", written)
     training = training_in(tmp_path, text, 3, replace(DUST, batch=4, written=5))
     training.begin_phase(3)
@@ -303,9 +303,29 @@ def test_a_training_whose_words_nobody_reads_any_longer_is_saved(text, tmp_path)
 def test_another_text_seed_or_size_cannot_be_resumed(whole, text):
     for changed, word in ((training_in(whole.out, (text[0] + 1, *text[1:])), "text"),
                           (training_in(whole.out, text, seed=3), "seed"),
-                          (training_in(whole.out, text, size=replace(DUST, steps=(1, 2, 3, 4))), "size")):
+                          (training_in(whole.out, text, size=replace(DUST, batch=7)), "size")):
         with pytest.raises(TextError, match=word):
             changed.load()
+
+
+def test_a_training_that_has_ended_goes_on_with_more_steps(text, tmp_path):
+    """One that has not ended keeps its number of steps."""
+    few, more = replace(DUST, steps=(2, 2, 2, 3)), replace(DUST, steps=(2, 2, 2, 8))
+    training = training_in(tmp_path, text, size=few)
+    assert not run(training, text, steps=4)
+    with pytest.raises(TextError, match="begun with another number of steps"):
+        training_in(tmp_path, text, size=more).load()
+    again = training_in(tmp_path, text, size=few)
+    again.load()
+    assert run(again, text)
+    longer = training_in(tmp_path, text, size=more)
+    longer.load()
+    assert (longer.phase, longer.step, longer.steps) == (3, 3, 8)
+    longer.take_step()
+    assert longer.optimizer.param_groups[0]["lr"] == learning_rate(3, 8, DUST.rate[3])
+    assert run(longer, text) and longer.step == 8
+    with pytest.raises(PairError, match="step 8"):
+        training_in(tmp_path, text, size=few).load()
 
 
 def cut(saved, *keys):

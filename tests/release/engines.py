@@ -130,9 +130,9 @@ def engines(options: Any) -> Iterator[Row]:
     python = environment()
     with TemporaryDirectory() as temporary:
         room = Path(temporary)
-        export(load_pair(options.weights, dtype=torch.bfloat16), room)
+        export(load_pair(options.weights, dtype=torch.float32), room)
         if "eagle3" in names:
-            export(load_pair(options.weights, dtype=torch.bfloat16, draft_model="eagle3"), room / "head")
+            export(load_pair(options.weights, dtype=torch.float32, draft_model="eagle3"), room / "head")
             (room / "head" / "eagle3").rename(room / "eagle3")
         for name, fault in product(names, FAULTS if options.planted else [""]):
             config = {"method": name, **DRAFTERS[name]}
