@@ -4,8 +4,7 @@ All memory is allocated once. A call writes into the slots that it is told, and 
 `kv_length` slots. To roll back is to lower `length`: what lies above it is stale, no token may
 attend to it, and the next call overwrites it.
 
-Left out: paging and eviction (one cache serves one batch of texts, up to a fixed number of slots),
-and gradients (a cache is written in place).
+Left out: paging and eviction (a cache serves one batch of texts), and gradients.
 """
 
 from collections.abc import Sequence
@@ -28,8 +27,6 @@ class Cache:
 
     def __init__(self, rows: int, layers: int, kv_heads: int, rope: Tensor):
         _, slots, head_size = rope.shape
-        if rope.is_cuda:        # cuDNN plans anew for every kv_length: 165 ms a token instead of 10
-            torch.backends.cuda.enable_cudnn_sdp(False)
         self.kv = rope.new_zeros(layers, 2, rows, kv_heads, slots, head_size).transpose(3, 4)
         self.rope = rope
         self.length = torch.zeros(rows, dtype=torch.int64, device=rope.device)

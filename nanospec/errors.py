@@ -1,10 +1,7 @@
-"""What can be refused: the errors by type, and the checks that raise them before any work is done.
-
-The message of each is one line for the person who asked. The scripts print it and exit with 2.
-"""
+"""What can be refused: errors by type, and the checks that raise them before any work is done."""
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from numbers import Integral, Real
 from typing import Any
@@ -38,24 +35,20 @@ class LogitsError(NanospecError, ArithmeticError):
     """Logits that are not numbers. What was yielded before stands."""
 
 
-def one_line(error: object) -> str:
+def one_line(error: object, say: Callable = str) -> str:
     """Another error's message, or a file's words, as one short line that no terminal obeys."""
     try:
-        text = str(error)
+        words = " ".join(say(error).split())
     except Exception:                   # an int of 5,000 digits, an error that cannot speak
-        text = f"a {type(error).__name__}"
-    words = " ".join(text.split()) or (
-        type(error).__name__ if isinstance(error, BaseException) else "")
+        words = f"a {type(error).__name__}"
+    words = words or type(error).__name__ * isinstance(error, BaseException)
     words = "".join(character if character.isprintable() else "\ufffd" for character in words)
     return words if len(words) <= LONGEST else words[:LONGEST] + "..."
 
 
 def quoted(value: object) -> str:
-    """A value as an error shows it, on one short line; its type if it cannot be shown."""
-    try:
-        return one_line(repr(value))
-    except Exception:
-        return f"a {type(value).__name__}"
+    """A value as an error shows it."""
+    return one_line(value, repr)
 
 
 def check_numbers(kind: type, **named: Any) -> None:
@@ -148,8 +141,8 @@ def check_gamma(gamma: int, what: str) -> int:
 
 def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
                   compiler: Any = None) -> None:
-    """RequestError unless `drafter` can draft for the target `model`. The layers whose hidden
-    states it reads must be the target's. The others: None, or what can judge, decide and compile.
+    """RequestError unless `drafter` can draft for `model`, of whose layers it may read. The others:
+    None, or what can judge, decide and compile.
     """
     check_model("the target", model)
     check_has("the drafter", drafter, "a drafter", "propose", "most", "layers")

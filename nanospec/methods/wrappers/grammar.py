@@ -54,7 +54,8 @@ class Grammar:
             raise RequestError("a grammar is a table (states, V) of int64, got "
                                f"{quoted(getattr(table, 'shape', table))}")
         states = len(table) + at_once
-        if not table.numel() or states > MOST_KEPT or not -1 <= int(table.min()) <= int(table.max()) < states:
+        if not table.numel() or states > MOST_KEPT or not (
+                -1 <= int(table.min()) <= int(table.max()) < states):
             raise RequestError(f"a grammar has 1 to {MOST_KEPT} states, and each entry is one of "
                                "them or -1")
         self.allowed = table >= 0
