@@ -97,7 +97,7 @@ AGAIN = 3                               # how often the library is read where pa
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
 SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
 PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
-AT_ONCE = 4096 if HERE == "cuda" else 256               # texts that it writes at once
+AT_ONCE = 256, 4096     # texts that it writes at once: on a CPU, on CUDA
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
 
@@ -274,14 +274,13 @@ class Training:
         return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
     def half_written(self, x: Tensor) -> Tensor:
-        """A batch, half of it exchanged for texts that the target has written: the draft model will
-        be used on such text.
-        """
+        """A batch, half of it exchanged for the target's texts: the kind that is drafted later."""
         half, rows, texts = self.size.batch // 2, self.size.written, []
+        at_once = len(self.written[0]) if self.written else AT_ONCE[self.ids.is_cuda]
         for number in range(self.step * half, (self.step + 1) * half):
-            part, row = divmod(number % rows, AT_ONCE)
+            part, row = divmod(number % rows, at_once)
             if part == len(self.written):
-                seed, some = self.seed * 1_000_003 + part, min(AT_ONCE, rows - part * AT_ONCE)
+                seed, some = self.seed * 1_000_003 + part, min(at_once, rows - part * at_once)
                 self.written.append(written_by(self.target, self.ids, some, seed, self.between))
             texts.append(self.written[part][row].long())
         return torch.stack([*x[half:], *texts])

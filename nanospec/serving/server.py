@@ -39,9 +39,8 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
-from nanospec.errors import (NanospecError, RequestError, SEEDS, check_drafter, check_finite,
-                             check_has, check_known, check_numbers,
-                             check_request, quoted)
+from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
+                             check_has, check_known, check_numbers, check_request, quoted)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.request import Prompt, Request

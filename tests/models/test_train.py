@@ -205,7 +205,7 @@ def test_half_of_a_distillation_batch_is_written_by_the_target_when_it_is_needed
         drawn.append((rows, seed))
         return torch.arange(rows)[:, None].expand(rows, 64) + 100 * len(drawn)
 
-    monkeypatch.setattr(train_tiny, "AT_ONCE", 3)
+    monkeypatch.setattr(train_tiny, "AT_ONCE", (3, 4))
     monkeypatch.setattr(train_tiny, "written_by", written)
     training = training_in(tmp_path, text, 3, replace(DUST, batch=4, written=5))
     training.begin_phase(3)

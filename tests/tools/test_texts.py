@@ -3,6 +3,7 @@ worked example by hand; and files that are refused.
 """
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,7 +233,7 @@ def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
         return row.argmax()
 
     found = judged(greedy_texts(), [written(TARGET, prompt, penalised) for prompt in PROMPTS], "float16")
-    assert found.status == 2 and "a repetition penalty of 1." in found.verdict
+    assert found.status == 2 and re.search(r"a repetition penalty of 1\.(15|2)\b", found.verdict)
 
 
 # By hand
