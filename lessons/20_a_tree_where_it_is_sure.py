@@ -150,7 +150,7 @@ table(["longest path", *range(1, 6)], [["drafts", *(longest.count(n) for n in ra
 # We compare with a chain of 5 draft tokens, for which the draft model is called equally often, five
 # times per round. What counts here is tokens per call of the target.
 #
-# *Guess first:* which is ahead at T = 0, and which at T = 1?
+# *Guess first:* the tree has more guesses for each place. Is it as far ahead at T = 1 as at T = 0?
 
 # %%
 def chain_of_5():
@@ -168,13 +168,13 @@ table(["tokens per target call", "T = 0", "T = 1"],
       [[name, *(f"{count:.2f}" for count in line)] for name, line in calls.items()])
 
 # %% [markdown]
-# *Answer:* the tree at T = 0, and the chain at T = 1. Compare the two columns. At T = 0 the tree
-# should be ahead, because it only matters whether the target's favourite is among the draft tokens,
-# and two guesses for a place are better than one.
+# *Answer:* no. At T = 0 the tree is ahead, because it only matters whether the target's favourite is
+# among the draft tokens, and two guesses for a place are better than one. At T = 1 little of its
+# lead is left, and over so few texts chance decides which of the two is ahead.
 #
-# At T = 1 the chain should be ahead, and the reason is the coin. A draft token that was *drawn*
-# from q_draft is accepted with sum min(p_target, q_draft). A token x that was *chosen* is accepted
-# with p_target(x). The next cell measures both at the first draft token.
+# The reason is the coin. A draft token that was *drawn* from q_draft is accepted with sum
+# min(p_target, q_draft). A token x that was *chosen* is accepted with p_target(x). The next cell
+# measures both at the first draft token.
 
 # %%
 drawn, chosen_best = [], []

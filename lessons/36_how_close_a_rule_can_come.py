@@ -124,7 +124,7 @@ with torch.no_grad():
                                    for gamma in (0, 2, 4))
         assert all(text == texts[T] for text, _ in drafted)
         lines.append([T, most, *(calls for _, calls in drafted)])
-    p_all, q_all = (model(torch.tensor([texts[1]]))[0].softmax(-1)
+    p_all, q_all = (model(torch.tensor([texts[1]]))[0].double().softmax(-1)
                     for model in (target, draft_model))
 table(["T", "calls, plain", "gamma 2", "gamma 4"], lines, "the same text in each line")
 

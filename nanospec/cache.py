@@ -85,7 +85,7 @@ def grouped_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
     (enable_gqa says the same and is four times slower: one token, bfloat16, CPU.)
     """
     grouped = q.reshape(q.shape[0], k.shape[1], -1, q.shape[3])         # (B, H_kv, H / H_kv * T, D)
-    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view(q.shape)
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape)
 
 
 @dataclass

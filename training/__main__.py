@@ -36,19 +36,20 @@ from nanospec.fast.compiled import compiler_for
 from nanospec.files.model_file import load_learned
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.corpus import HeldOut, read_texts, to_ids
+from nanospec.files.packages import Listed, in_tokens, read_packages
 from nanospec.files.paths import write_atomically
 from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.model import GPT
-from train_tiny import FILES, check, run, shared_options
+from train_tiny import FILES, check, run, shared_options, warn
 from training.kept import Kept, KeptTraining
 from training.learning import STEPS, LearnedTraining, files_of, plan_of
 from training.own_texts import AT_ONCE, TOKENS, read, written
 
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
-ON_CUDA = 32                    # texts in a step for our pair, where a step costs less
+ON_CUDA = {"batch": 64, "written": 16_384}      # of a Plan for our pair, where a step costs less
 RATE, FURTHER = 3e-3, 1e-3      # top learning rate for others; of weights that are trained already
 
 
@@ -60,6 +61,8 @@ def options() -> Parser:
         "a GGUF file, a name on the hub, smollm2")
     add("--text", type=Path, nargs="+", default=[], metavar="PATH", help="files or folders; "
         "default: Python's standard library, or conversations that a target of others writes")
+    add("--texts", type=Path, metavar="FILE", help="for our pair: learn from the packages that "
+        "FILE lists, too")
     add("--tokens", type=whole_number(2 * PART, 10 ** 9), metavar="N", help="how much text for "
         f"--weights; default: {PARTS * PART}, or what --text holds")
     add("--spoken", type=whole_number(1, 10 ** 9), metavar="N", help="the tokens that a draft "
@@ -101,16 +104,20 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
                            "--weights names")
     beside = args.out if (args.out / "target.pt").exists() else WEIGHTS
     target, _, tokenizer = load_pair(beside, args.device)
+    listed = Listed(args.texts) if args.texts else None
+    warn(console, listed.differs if listed else [])
     with announced("reading the texts", at_once=False):
         parts = [read_texts(path) for path in args.text or [None]]
         texts, held_texts = (sum(texts, []) for texts in zip(*parts))
+        more = read_packages(listed.names, held_texts) if listed else []
     with announced("turning the texts into tokens", at_once=False):
         held = HeldOut.of(held_texts, tokenizer, args.device)
-        ids = to_ids(texts, tokenizer).to(args.device)
+        ids = in_tokens(texts, more, tokenizer).to(args.device)
     held.windows(target.config.context)                 # raises where there is not one
+    warn(console, listed.compared(ids) if listed else [])
     plan = plan_of(args.name, target.config, steps_of(args))
     if ids.is_cuda:
-        plan = replace(plan, batch=ON_CUDA)
+        plan = replace(plan, **ON_CUDA)
     training = LearnedTraining(target, plan, args.seed, ids, tokenizer, args.out,
                                compiled=compiles(args), loss=args.loss)
     args.out.mkdir(parents=True, exist_ok=True)
@@ -125,6 +132,8 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
     """The training; what is held out, it knows. The texts are made first, part by part, unless they
     are there; they stay in the folder `texts`.
     """
+    if args.texts:
+        raise RequestError("--texts is for our pair; for --weights name files with --text")
     source = find_source(args.weights).target
     if source is None:
         raise RequestError(f"{args.weights} is a pair of ours: name it with --out")

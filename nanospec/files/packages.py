@@ -14,10 +14,12 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from nanospec.errors import TextError
-from nanospec.files.corpus import SKIPPED_FOLDERS
+from nanospec.files.corpus import SKIPPED_FOLDERS, to_ids
+from nanospec.files.tokenizer_json import AnyTokenizer
 
 # What nanospec needs, but for what has no permissive licence (certifi).
 DEPENDENCIES = """torch numpy tiktoken matplotlib rich regex requests urllib3 idna
@@ -30,6 +32,7 @@ LEFT_OUT = {"_vendor", "vendored", "extern", "third_party", "_distutils", "testi
 COPYLEFT = re.compile(r"General Public Licen[cs]e|\b[AL]?GPL|Mozilla Public|\bMPL\b|Eclipse Public")
 MOST = 6_000_000            # characters of one package: three packages teach more than a big one
 LONGEST = 200_000           # characters of one file: a longer one is mostly a list
+AGAIN = 3                   # how often the texts to write like are read where others are, once
 LONG_LINE = 40              # characters of a line by which a copied file is known
 
 
@@ -69,6 +72,12 @@ def long_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if len(line) >= LONG_LINE]
 
 
+def in_tokens(first: Sequence[str], more: Sequence[str], tokenizer: AnyTokenizer) -> Tensor:
+    """The texts to learn from (N,), the first AGAIN times if there are more."""
+    return torch.cat([to_ids(first, tokenizer).int()] * (AGAIN if more else 1)
+                     + [to_ids(more, tokenizer).int()])
+
+
 class Listed:
     """A file of packages that pip reads, NAME==VERSION in each line, in which comments say by which
     Python and to which tokens they were read: `# python VERSION`, `# tokens COUNT DIGEST`.
@@ -95,10 +104,10 @@ class Listed:
         self.differs = [f"{name} is {installed[name]} here and {version} in {path}"
                         for name, version in wanted.items() if installed[name] != version]
 
-    def compared(self, ids: Tensor) -> str:
-        """In words, how these tokens differ from those that the file names, or ""."""
+    def compared(self, ids: Tensor) -> list[str]:
+        """In words, how these tokens differ from those that the file names, if they do."""
         found = f"{len(ids)} {hashlib.sha256(ids.cpu().numpy()).hexdigest()[:16]}"
-        return "" if found == self.tokens else f"# tokens {found} is not what {self.path} names"
+        return [f"# tokens {found} is not what {self.path} names"] * (found != self.tokens)
 
 
 def installed_version(name: str) -> str:

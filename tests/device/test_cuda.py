@@ -9,6 +9,7 @@ from nanospec.fast.compiled import compiled
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, method_of
+from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import speculate, tokens_of
@@ -80,3 +81,15 @@ def test_a_walk_on_the_device():
                                          dice=dice)))
     found, paths = walk(play)
     assert paths > 50 and distance(found, target_distribution(models("cpu")[0], [1, 2], 2))[0] < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_heads_that_share_keys_are_computed_at_every_width(dtype):
+    """Kernels for wide heads in 16 bits lay their answer out in another way, once seen with these sizes."""
+    size = Config(64, 32, layers=1, channels=512, heads=8, kv_heads=2, hidden=64)
+    torch.manual_seed(3)
+    model, tokens = GPT(size).requires_grad_(False), torch.arange(20)[None]
+    wanted = model(tokens, model.new_cache(1, 32), kv_length=20)
+    model = model.to("cuda", dtype)
+    found = model(tokens.cuda(), model.new_cache(1, 32), kv_length=20).cpu().float()
+    assert (found - wanted).abs().max() < 0.1 * wanted.abs().max()

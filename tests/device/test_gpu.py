@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import train_tiny
 from nanospec.cli import __main__ as commands
 from nanospec.cli.bench import measure, prompts
 from nanospec.files.model_file import save_model
@@ -16,16 +15,13 @@ from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from tests.conftest import once, priced
 from tests.release import gpu, large
-from training import __main__ as training
 
 TEXT = str(Path(argparse.__file__))
 TINY = "--max-new-tokens 3 --weights {weights}"
 # What is put after a step's own words: the last one of an option counts.
 SMALL = {"demo": TINY, "speed": f"--gammas 1 --temperatures 1 --prompts 1 {TINY}",
-         "compiled": f"--gammas 1 --prompts 1 {TINY}", "methods": f"--draft-models gpt --gammas 2 {TINY}",
+         "compiled": f"--gammas 1 --prompts 1 {TINY}",
          "large": "--gammas 1 --rows 1", "large-compiled": "--gammas 1",
-         "training": f"--size dust --steps 1 1 1 1 --minutes 1 --text {TEXT}",
-         "training-prefix": f"--steps 1 --minutes 1 --text {TEXT}",
          "serve": f"--rows 1 --drafters chain {TINY}"}
 
 
@@ -56,17 +52,12 @@ def small(weights, monkeypatch, stand_in, untuned, tmp_path):
         name = log.stem
         seen.append((name, seconds))
         words = [*argv, *SMALL.get(name, "").format(weights=weights).split()]
-        if name == "training-prefix":
-            (tmp_path / "prefix").mkdir(exist_ok=True)
-            for file in weights.iterdir():
-                (tmp_path / "prefix" / file.name).write_bytes(file.read_bytes())
         if name == "tests":
             assert (gpu.ROOT / words[-1]).exists()
             status = 0
         else:
-            main = {"train_tiny.py": train_tiny.main, "-m training": training.main, "-m nanospec": commands.main,
-                    "-m tests.release.large": large.main}["train_tiny.py" if words[0] != "-m" else " ".join(words[:2])]
-            status = main(words[1 if words[0] != "-m" else 2:])
+            main = {"nanospec": commands.main, "tests.release.large": large.main}[words[1]]
+            status = main(words[2:])
         log.write_text(f"{name} has said this\n")
         return {"argv": list(argv), "how": f"with status {status}" if status else "well", "seconds": 1.0}
 
@@ -81,14 +72,13 @@ def test_every_step_runs_on_a_cpu_and_the_page_has_it_all(small, tmp_path, capsy
     assert small == [(step.name, step.seconds) for step in gpu.STEPS]
     for step in gpu.STEPS:
         assert not step.writes or json.loads((tmp_path / f"{step.name}.json").read_text())
-        assert not step.state or (tmp_path / step.state).exists()
     page = (tmp_path / "page.md").read_text()
     assert str(tmp_path) not in page and all(f"{step.name} has said this" in page for step in gpu.STEPS)
     assert "| - |" not in page and f"torch {torch.__version__}" in page             # all three figures are there
 
 
 def test_it_goes_on_where_it_was_cut(small, tmp_path, monkeypatch, capsys):
-    """Ctrl-C in the third step: what had ended is not repeated, and a training goes on from what it has saved."""
+    """Ctrl-C in the third step: what had ended is not repeated."""
     ran = []
 
     def interrupted(argv, seconds, log):
@@ -100,17 +90,14 @@ def test_it_goes_on_where_it_was_cut(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "launched", interrupted)
     assert gpu.main([str(tmp_path)]) == 130
     assert [one["step"] for one in json.loads((tmp_path / "steps.json").read_text())] == ["tests", "demo"]
-    (tmp_path / "pair").mkdir()
-    (tmp_path / "pair" / "training.pt").write_text("")
     asked = []
     monkeypatch.setattr(gpu, "launched", lambda argv, seconds, log: asked.append(argv) or {
         "argv": argv, "how": "ended after its time", "seconds": seconds})
     assert gpu.main([str(tmp_path), "--minutes", "5"]) == 0
     names = [one["step"] for one in json.loads((tmp_path / "steps.json").read_text())]
-    assert names == [step.name for step in gpu.STEPS][:len(names)] and "training" not in names       # the time is over
+    assert names == [step.name for step in gpu.STEPS][:len(names)] and "serve" not in names          # the time is over
     assert sum(one["seconds"] for one in json.loads((tmp_path / "steps.json").read_text())) == pytest.approx(300)
     assert gpu.main([str(tmp_path), "--minutes", "99"]) == 0
-    assert [argv[-1] == "--resume" for argv in asked if {"train_tiny.py", "training"} & {*argv}] == [True, False]
     assert len(asked) == len(gpu.STEPS) - 2
 
 
@@ -128,7 +115,6 @@ def test_a_step_is_a_process_that_is_ended_after_its_time(tmp_path, code, second
 
 
 def test_a_step_is_asked_to_end_before_it_is_made_to(tmp_path):
-    """So that a training saves what it has."""
     ready, code = tmp_path / "ready", "; ".join([
         "import pathlib, signal, sys, time", "signal.signal(15, lambda *_: sys.exit(print('saved')))",
         "pathlib.Path({!r}).touch()", "time.sleep(60)"]).format(str(tmp_path / "ready"))

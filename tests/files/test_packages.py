@@ -77,10 +77,10 @@ def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
     listed = Listed(path)
     assert listed.names == ["rich"] and listed.differs == [] and installed_version("torch").count("+") == 0
     ids = torch.arange(3, dtype=torch.int32)
-    found = listed.compared(ids)
+    (found,) = listed.compared(ids)
     assert re.fullmatch(rf"# tokens 3 [0-9a-f]{{16}} is not what {re.escape(str(path))} names", found)
     path.write_text(f"rich==1\n{found.split(' is not ')[0]}\n")           # as it can be copied into the file
-    assert Listed(path).compared(ids) == "" != Listed(path).compared(ids + 1)
+    assert Listed(path).compared(ids) == [] != Listed(path).compared(ids + 1)
     path.write_text("# python 2.7\nrich==0.1\n")
     assert Listed(path).differs == [f"rich is {installed_version('rich')} here and 0.1 in {path}",
                                     f"python is {python} here and 2.7 in {path}"]

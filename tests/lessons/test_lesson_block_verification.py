@@ -129,7 +129,7 @@ def test_no_rule_passes_its_ceiling(lesson, exchanged):
     the_ceilings_are_maximal_flows(names["ceiling"])
     for k in (1, 2):                                    # of the draft model's favourites one is accepted less often
         chosen = sum(p[q.topk(k).indices].sum().item() for p, q in names["pairs"]) / len(names["pairs"])
-        assert chosen < names["place"]["independent, node rule"][k - 1] - .02
+        assert chosen < names["place"]["independent, node rule"][k - 1]
 
 
 def one_seed_one_text(names, out):

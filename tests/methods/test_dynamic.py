@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
-from nanospec.fast.packed import pack
-from nanospec.files import load_pair
 from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
@@ -16,7 +15,7 @@ from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 from nanospec.text import Text
-from nanospec.theory import acceptance, best_gamma, expected_tokens, speedup
+from nanospec.theory import acceptance, best_gamma, speedup
 from tests.proof.compare import ragged
 
 TABLE, DRAFT_MODEL = TableModel(3, 8, zeros=.4), TableModel(3, 58, zeros=.4)
@@ -200,18 +199,16 @@ def test_a_rule_is_told_what_was_judged_and_no_more(rule):
 
 # What it is for.
 
-def test_goodput_beats_every_fixed_length_on_texts_that_differ():
+def test_goodput_beats_every_fixed_length_where_the_draft_model_knows_what_it_knows():
     """Tokens for their cost at temperature 0, where nothing is left to chance: what a fixed length would have rounds is
-    read off the finished text."""
-    target, draft_model, tokenizer = load_pair()
-    pack(target)
+    read off the finished text. In seven contexts of ten the draft model has the target's token, and is sure of it."""
+    target, draft_model = TableModel(8, 3, zeros=0), TableModel(8, 53, zeros=0)
+    knows = torch.rand(TableModel.CONTEXTS, 1, generator=torch.Generator().manual_seed(5)) < .7
+    draft_model.logits = torch.where(knows, 6 * F.one_hot(target.logits.argmax(-1), 8).double(), draft_model.logits)
     c, v = .11, {tokens: 1 + .05 * (tokens - 1) for tokens in range(1, 10)}
     drafter, ours = DynamicDrafter(draft_model, Goodput(c, v), 8), [0, 0.]
     fixed = {gamma: [0, 0.] for gamma in range(1, 9)}
-    for prompt in ["def area(radius):\n", "class Stack:\n    def __init__(self):\n", '"""Read a file and',
-                   "    assert square(1) == 1\n" * 3, "import os\n\nfor name in os.listdir(",
-                   "    x = [1, 2, 3]\n" * 3, "try:\n    import", "def main(argv):\n    parser = "]:
-        ids = tokenizer.encode(prompt)
+    for ids in [1, 2], [3, 0, 5], [7], [6, 6, 4, 2]:
         rounds = list(speculate(target, drafter, ids, 64, temperature=0))
         ours[0] += sum(len(done.path) + 1 for done in rounds)
         ours[1] += sum(done.steps * c + v[len(done.tokens)] for done in rounds)
@@ -224,4 +221,4 @@ def test_goodput_beats_every_fixed_length_on_texts_that_differ():
                                  or likeliest[at + i - 1] != text[at + i]), gamma)
                 at, sums[0], sums[1] = at + accepted + 1, sums[0] + accepted + 1, sums[1] + gamma * c + v[gamma + 1]
     best = max(tokens / cost for tokens, cost in fixed.values())
-    assert ours[0] / ours[1] > best > expected_tokens(.3, 1)
+    assert ours[0] / ours[1] > best > 1.2

@@ -10,8 +10,10 @@ import torch
 import train_tiny
 from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, RequestError
+from nanospec.files import packages
 from nanospec.files.model_file import load_learned, save_learned, save_model
 from nanospec.files.checkpoint import load_pair
+from nanospec.files.corpus import read_texts, to_ids
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.mlp import MLPSpeculator
@@ -258,6 +260,17 @@ def test_without_a_pair_in_its_folder_it_is_for_the_one_that_ships(pair_folder, 
     assert load_pair(tmp_path / "it", draft_model="mlp").draft_model.sizes["vocab_size"] == 320
 
 
+def test_it_learns_from_a_list_of_packages_too(pair_folder, tmp_path, monkeypatch, capsys):
+    copied(pair_folder, tmp_path)
+    (tmp_path / "list").write_text("rich==0.0.1\n# tokens 5 abc\n")
+    monkeypatch.setattr(training, "read_packages", lambda names, held: [f"# {names} {len(held)}"])
+    assert train("mlp", "--out", tmp_path, "--steps", 1, "--minutes", 0, "--texts", tmp_path / "list") == 0
+    tokenizer = load_pair(tmp_path).tokenizer
+    wanted = packages.AGAIN * len(to_ids(read_texts(TEXT)[0], tokenizer)) + len(to_ids(["# ['rich'] 1"], tokenizer))
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{wanted:,} tokens to train on" in told and told.count("the weights will be others") == 2
+
+
 def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys):
     copied(pair_folder, tmp_path)
     assert train("mlp", "--out", tmp_path, "--steps", 1, "--minutes", 0) == 0
@@ -275,6 +288,7 @@ def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys)
     (["mlp", "--steps", "1", "2"], "unrecognized arguments: 2"), (["mlp", "--steps", "0"], "--steps: wants 1 of them"),
     (["mlp", "--tokens", "49152"], "for a target of others"), (["mlp", "--spoken", "9"], "for a target of others"),
     (["mlp", "--from", "it"], "for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
+    (["mlp", "--texts", "none"], "none"), (["mlp", "--weights", "folder", "--texts", "x"], "--texts is for our pair"),
     (["mlp", "--weights", "folder"], "folder is a pair of ours: name it with --out"),
     (["mlp", "--loss", "mse"], "mse"), (["mlp", "--minutes", "-1"], "--minutes must be"),
     (["mlp", "--resume"], "No such file"), (["mlp", "--out", "folder", "--text", "none"], "none is missing")])

@@ -23,6 +23,7 @@ import train_tiny
 from nanospec.errors import PairError, TextError
 from nanospec.fast.mixed import bfloat16_is_faster
 from nanospec.files.checkpoint import load_pair
+from nanospec.files import packages
 from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
@@ -426,7 +427,7 @@ def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monke
                             "1", "1"]) == 0
     tokenizer = load_pair(tmp_path / "it").tokenizer
     assert tokenizer.ranks == train(read[0], 319)
-    tokens = train_tiny.AGAIN * len(to_ids(read, tokenizer)) + len(
+    tokens = packages.AGAIN * len(to_ids(read, tokenizer)) + len(
         to_ids([f"# {len(train_tiny.DEPENDENCIES)}", f"# {len(held)}"], tokenizer))
     assert f"3 files, {tokens:,} tokens to train on; 1 files" in " ".join(capsys.readouterr().out.split())
     assert train_tiny.main(["--size", "dust", "--out", str(tmp_path / "few"), "--minutes", "0"]) == 0
