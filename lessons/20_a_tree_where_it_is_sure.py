@@ -168,8 +168,8 @@ table(["tokens per target call", "T = 0", "T = 1"],
       [[name, *(f"{count:.2f}" for count in line)] for name, line in calls.items()])
 
 # %% [markdown]
-# *Answer:* no. At T = 0 the tree is ahead, because it only matters whether the target's favourite is
-# among the draft tokens, and two guesses for a place are better than one. At T = 1 little of its
+# *Answer:* no. At T = 0 the tree is ahead, because it only matters whether the target's favourite
+# is among the draft tokens, and two guesses for a place are better than one. At T = 1 little of its
 # lead is left, and over so few texts chance decides which of the two is ahead.
 #
 # The reason is the coin. A draft token that was *drawn* from q_draft is accepted with sum

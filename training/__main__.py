@@ -59,12 +59,13 @@ def options() -> Parser:
     add("name", choices=LEARNED, metavar="NAME", help=", ".join(LEARNED))
     add("--weights", type=MODEL, metavar="MODEL", help="a target of others: a Hugging Face folder, "
         "a GGUF file, a name on the hub, smollm2")
-    add("--text", type=Path, nargs="+", default=[], metavar="PATH", help="files or folders; "
+    one = parser.add_mutually_exclusive_group().add_argument
+    one("--text", type=Path, nargs="+", default=[], metavar="PATH", help="files or folders; "
         "default: Python's standard library, or conversations that a target of others writes")
-    add("--texts", type=Path, metavar="FILE", help="for our pair: learn from the packages that "
+    one("--texts", type=Path, metavar="FILE", help="for our pair: learn from the packages that "
         "FILE lists, too")
     add("--tokens", type=whole_number(2 * PART, 10 ** 9), metavar="N", help="how much text for "
-        f"--weights; default: {PARTS * PART}, or what --text holds")
+        f"--weights; default: {PARTS * PART}, or less if --text holds less")
     add("--spoken", type=whole_number(1, 10 ** 9), metavar="N", help="the tokens that a draft "
         "model for --weights can draft: the N most frequent ones")
     add("--from", dest="begin", type=Path, metavar="FILE",
@@ -103,6 +104,8 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
         raise RequestError("--tokens, --spoken and --from are for a target of others, which "
                            "--weights names")
     beside = args.out if (args.out / "target.pt").exists() else WEIGHTS
+    if beside is WEIGHTS and (args.out / FILES[0]).exists():
+        raise PairError(f"{args.out} has a tokenizer, but no target.pt that it is for")
     target, _, tokenizer = load_pair(beside, args.device)
     listed = Listed(args.texts) if args.texts else None
     warn(console, listed.differs if listed else [])
@@ -152,7 +155,7 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
     begun = load_learned(args.begin, target, args.name) if args.begin else None
 
     # The texts.
-    names = " ".join(sorted(path.name for path in args.text))
+    names = " ".join(sorted(str(path.resolve()) for path in args.text))
     kept = Kept(args.out / "texts", target, plan.sizes["layers"], names)
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:

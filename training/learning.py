@@ -1,11 +1,11 @@
 """How learned draft models are trained: the target is frozen, and shows for every place what it
 would write there.
 
-Half of every batch is real text, the other half was written by the target: there the draft model
-will be used. A step runs the target once, without gradients, for its hidden states and its
-distributions. A draft model then drafts `steps` tokens after many tokens of the text (unrolled.py),
-given the true tokens before. One loss of losses.py compares each of its distributions with the
-target's.
+For our own pair half of every batch is real text, and the other half was written by the target:
+there the draft model will be used. A step runs the target once, without gradients, for its hidden
+states and its distributions. A draft model then drafts `steps` tokens after many tokens of the text
+(unrolled.py), given the true tokens before. One loss of losses.py compares each of its
+distributions with the target's.
 """
 
 from collections.abc import Callable, Iterable
@@ -76,7 +76,7 @@ class LearnedTraining(Training):
     """A draft model for a target that stays as it is. One phase, called as the draft model is."""
 
     def __init__(self, target: GPT, plan: Plan, *args: Any, loss: str = "lk-hybrid", **more: Any):
-        """loss: one of LOSSES. of, more: as for Training."""
+        """loss: one of LOSSES. args, more: as for Training."""
         self.phases, self.files = (plan.name,), files_of(plan.name)
         self.frozen, self.compare = target, LOSSES[loss]
         super().__init__(plan, *args, **more)

@@ -264,7 +264,9 @@ def test_it_learns_from_a_list_of_packages_too(pair_folder, tmp_path, monkeypatc
     copied(pair_folder, tmp_path)
     (tmp_path / "list").write_text("rich==0.0.1\n# tokens 5 abc\n")
     monkeypatch.setattr(training, "read_packages", lambda names, held: [f"# {names} {len(held)}"])
-    assert train("mlp", "--out", tmp_path, "--steps", 1, "--minutes", 0, "--texts", tmp_path / "list") == 0
+    monkeypatch.setattr(training, "read_texts", lambda path: read_texts(TEXT))
+    assert training.main(["mlp", "--out", str(tmp_path), "--steps", "1", "--minutes", "0", "--texts",
+                          str(tmp_path / "list")]) == 0
     tokenizer = load_pair(tmp_path).tokenizer
     wanted = packages.AGAIN * len(to_ids(read_texts(TEXT)[0], tokenizer)) + len(to_ids(["# ['rich'] 1"], tokenizer))
     told = " ".join(capsys.readouterr().out.split())
@@ -289,13 +291,18 @@ def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys)
     (["mlp", "--tokens", "49152"], "for a target of others"), (["mlp", "--spoken", "9"], "for a target of others"),
     (["mlp", "--from", "it"], "for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
     (["mlp", "--texts", "none"], "none"), (["mlp", "--weights", "folder", "--texts", "x"], "--texts is for our pair"),
+    (["mlp", "--text", "a", "--texts", "b"], "not allowed with"),
+    (["mlp", "--out", "ranks"], "has a tokenizer, but no"),
     (["mlp", "--weights", "folder"], "folder is a pair of ours: name it with --out"),
     (["mlp", "--loss", "mse"], "mse"), (["mlp", "--minutes", "-1"], "--minutes must be"),
     (["mlp", "--resume"], "No such file"), (["mlp", "--out", "folder", "--text", "none"], "none is missing")])
 def test_bad_input_is_one_clear_line(options, words, pair_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    copied(pair_folder, tmp_path / "folder")
+    for name in "folder", "ranks":
+        (tmp_path / name).mkdir()
+        copied(pair_folder, tmp_path / name)
+    (tmp_path / "ranks" / "target.pt").unlink()
     assert training.main(options) == 2
     told = capsys.readouterr().err
-    assert words in told and told.count("\n") == 1 and {path.name for path in tmp_path.iterdir()} == {"folder"}
+    assert words in told and told.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "ranks"}

@@ -102,7 +102,7 @@ def test_a_step_is_what_it_loses(training):
     own layers, after some tokens.
     """
     written = torch.randint(11, (8, LENGTH), generator=torch.Generator().manual_seed(8))
-    training.written = [written.int()]
+    training.written = written.int()
     x = torch.stack([batch_at(training.ids, 4, 2, LENGTH, seed=3)[0][1], written[4]])
     model = training.model
     logits, hidden = training.target(x, layers=model.layers)
