@@ -49,7 +49,7 @@ from training.own_texts import AT_ONCE, TOKENS, read, written
 
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
-ON_CUDA = {"batch": 64, "written": 16_384}      # of a Plan for our pair, where a step costs less
+BATCH, WRITTEN = 64, 16_384     # of a Plan for our pair on CUDA, where a step costs less
 RATE, FURTHER = 3e-3, 1e-3      # top learning rate for others; of weights that are trained already
 
 
@@ -120,7 +120,7 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
     warn(console, listed.compared(ids) if listed else [])
     plan = plan_of(args.name, target.config, steps_of(args))
     if ids.is_cuda:
-        plan = replace(plan, **ON_CUDA)
+        plan = replace(plan, batch=BATCH, written=WRITTEN)
     training = LearnedTraining(target, plan, args.seed, ids, tokenizer, args.out,
                                compiled=compiles(args), loss=args.loss)
     args.out.mkdir(parents=True, exist_ok=True)

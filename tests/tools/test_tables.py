@@ -296,14 +296,14 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     pair = SimpleNamespace(target=target, draft_model="draft")
     monkeypatch.setattr(serve, "find_source", lambda weights: SimpleNamespace(path=SimpleNamespace(name="pair")))
     monkeypatch.setattr(serve, "chosen_drafters", lambda names, source, drafts, option: names)
-    monkeypatch.setattr(serve, "read_pair", lambda *_: pair)
+    read = []
+    monkeypatch.setattr(serve, "read_pair", lambda *_: read.append(1) or pair)
     monkeypatch.setattr(serve, "longest_chain", lambda draft_model, most: most - 4)           # of 6
     monkeypatch.setattr(serve, "method_of", lambda *its, **__: (
         its == (target, "draft", "chain") and SimpleNamespace(name="chain 2", gamma=2, make=lambda: None)))
     monkeypatch.setattr(serve, "check_request", lambda *_: None)
     monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: [[1]] * count)
-    monkeypatch.setattr(serve, "autotune", lambda *its, rows: (its, rows) == (
-        (target, "draft", "float64", 3), 4) and "where")
+    monkeypatch.setattr(serve, "autotune", lambda *its, rows: its == (target, "draft", "float64", 3) and f"for {rows}")
     believed = []
     monkeypatch.setattr(serve, "WatchedByLoad",
                         lambda draft_model, costs, most: believed.append((draft_model, costs, most)))
@@ -323,10 +323,11 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
-    assert believed == [("draft", table, 2)] * 6
+    assert believed == [("draft", table, 2)] * 6 and len(read) == 2      # anew for 4, since what is tuned is converted
     _, cells, caption = parts_of(shown)
     assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]
-    assert caption == "where; 8 held-out prompts, 5 tokens each, all at once"
+    assert caption == "1 at once: for 1; 4 at once: for 4; 8 held-out prompts, 5 tokens each, all at once"
+    assert serve.told({1: "as it is", 4: "as it is"}) == "as it is"
 
 
 # acceptance

@@ -8,6 +8,7 @@ is accepted more often by luck.
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -54,31 +55,35 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
         max_new_tokens: int = 64, temperature: float = 1.0, seed: int = 0, draft_model: str = "gpt",
         weights: Path | str = WEIGHTS, device: str = "cpu", dtype: str = "auto",
         threads: int | None = None) -> tuple[list[dict], ShownTable]:
-    """A row for each number of rows and each method: plain decoding, and these drafters. by-load
-    measures beforehand what rounds cost, and goes on measuring.
+    """A line for each number of rows and each method: plain decoding, and these drafters. by-load
+    measures beforehand what rounds cost, and goes on measuring. With each number of rows the models
+    have the data types, threads and layouts that are fastest for it.
     """
     source = find_source(weights)
     named = chosen_drafters(drafters, source, [draft_model], "--drafters")
     check_remember(named, remember)
     pair = read_pair(source, device, draft_model)
     most = longest_chain(pair.draft_model, MOST)
-    methods = [method_of(pair.target, pair.draft_model, name, gamma=gamma, remember=remember)
-               for name in named if name != "by-load"]
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
                   temperature, None, None, seed,
-                  max([most, *(method.gamma for method in methods)]))
-    where = autotune(pair.target, pair.draft_model, dtype, threads, rows=max(rows))
-    makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
-    makers |= {method.name: method.make for method in methods}
-    if "by-load" in named:
-        with announced("measuring what rounds cost"):   # it goes on learning, turn after turn
-            believed = round_seconds(pair.target, pair.draft_model, sorted({1, *rows}), prompts[0],
-                                     most)
-        makers["by-load"] = lambda: WatchedByLoad(pair.draft_model, believed, most)
+                  max([most] + [gamma] * (set(named) != {"by-load"})))
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
+    where: dict[int, str] = {}
     for count in rows:
+        if found:                                       # what is tuned is no longer as it was read
+            pair = read_pair(source, device, draft_model)
+        where[count] = autotune(pair.target, pair.draft_model, dtype, threads, rows=count)
+        methods = [method_of(pair.target, pair.draft_model, name, gamma=gamma, remember=remember)
+                   for name in named if name != "by-load"]
+        makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
+        makers |= {method.name: method.make for method in methods}
+        if "by-load" in named:
+            with announced("measuring what rounds cost"):       # it goes on learning
+                believed = round_seconds(pair.target, pair.draft_model, sorted({1, count}),
+                                         prompts[0], most)
+            makers["by-load"] = partial(WatchedByLoad, pair.draft_model, believed, most)
         arrivals = draw_arrivals(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
         for turn in range(3):
@@ -92,8 +97,15 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
                          | {key: None if runs[0][key] is None else median(one[key] for one in runs)
                             for key in runs[0]})
     come = f"{rate:g} requests a second" if rate else "all at once"
-    return found, show(found, f"{where}; {len(prompts)} held-out prompts, {max_new_tokens} tokens "
-                              f"each, {come}")
+    return found, show(found, f"{told(where)}; {len(prompts)} held-out prompts, {max_new_tokens} "
+                              f"tokens each, {come}")
+
+
+def told(where: dict[int, str]) -> str:
+    """The settings, each with the numbers of requests that it is for unless it is for all."""
+    alike = {words: [count for count in where if where[count] == words] for words in where.values()}
+    return "; ".join(f"{', '.join(map(str, counts))} at once: {words}" if len(alike) > 1 else words
+                     for words, counts in alike.items())
 
 
 def round_seconds(target: GPT, draft_model, rows: Sequence[int], ids: list[int],
