@@ -32,7 +32,7 @@ def draw_losses(history: Sequence[tuple], phases: Sequence[str], path: Path) -> 
         rows, panel = [row for row in history if row[0] == number], panels[number == 3]
         for column, width in (2, 1), (3, 2):
             panel.plot([row[1] for row in rows], [row[column] for row in rows], color=colour,
-                       linewidth=width, label=phases[number] if column == 3 else None)
+                       linewidth=width, marker=".", label=phases[number] if column == 3 else None)
         panel.set_xlabel("steps of the phase")
         panel.legend(frameon=False)
     figure.savefig(path, format="png", dpi=160)
