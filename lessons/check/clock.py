@@ -30,6 +30,9 @@ class Beginning(io.StringIO):
         super().write(text[:max(0, PRINTED - self.tell())])
         return len(text)
 
+    def close(self) -> None:
+        """A learner may close it; what was heard is read all the same."""
+
 
 class TooLong(BaseException):
     """Not an Exception: what falls over inside a walk is looked at, what does not end must end it.

@@ -3,8 +3,10 @@
 import ast
 import importlib
 import inspect
+import sys
 import textwrap
 import time
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -26,7 +28,8 @@ def looked_at(exercise: Exercise) -> Result:
                                        "back"))
     except OSError as error:
         return Result([], ("contract", f"{exercise.path}: {error.strerror}"))
-    result = check(exercise, exercise.path)
+    with patch("os._exit", sys.exit):           # it would end the check, with a status that says solved
+        result = check(exercise, exercise.path)
     progress.remember(exercise, text, result.failure is None)
     return result
 

@@ -115,6 +115,16 @@ def test_what_it_prints_moves_no_cursor(at_the_desk):
         assert "\33[2J" not in out and "[2J" in out
 
 
+@pytest.mark.parametrize("line, words", [("os._exit(0)", "it ended the program"),
+                                         ("sys.exit(0)", "it ended the program"),
+                                         ("sys.stdout.close()", "is a return missing?")])
+def test_what_would_end_the_check_or_its_output_is_told(at_the_desk, line, words):
+    folder, say = at_the_desk
+    (folder / EXERCISES[1].file).write_text(f"import os, sys\n\n\ndef pick(weights, u):\n    {line}\n")
+    code, out = say("1")
+    assert code == 1 and "not yet contract" in out and words in " ".join(out.split())
+
+
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"1": {"hints": "two", "solved": []}}', '{"1": {"hints": -7}}',
                                   "", "[]", "{\"1\": 3}", "\x00", "{\"2\": {\"solved\": 7}}"])
 def test_a_spoilt_state_is_no_state(at_the_desk, text):

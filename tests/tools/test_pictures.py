@@ -137,17 +137,18 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(argv, words, tmp_path, monk
 
 def test_pictures_of_a_training(monkeypatch, tmp_path):
     """What each look has found: of the pair the four phases' losses, of a draft model how often it is right."""
-    made = []
-    for module in train_tiny, learning:
-        monkeypatch.setattr(module, "blank", lambda *its: made.append(figures.blank(*its)) or made[-1])
+    made, blank = [], figures.blank
+    for module in figures, learning:
+        monkeypatch.setattr(module, "blank", lambda *its: made.append(blank(*its)) or made[-1])
     history = [(0, 10, 3.5, 3.25), (0, 20, 2.5, 2.75), (1, 5, 4.5, 4.25), (3, 7, .5, .625)]
-    train_tiny.Training.draw(SimpleNamespace(history=history, out=tmp_path))
+    train_tiny.Training.draw(SimpleNamespace(history=history, phases=train_tiny.PHASES, out=tmp_path))
     history = [(0, 100, 9, 8, .5, .4, .3, .2, .1)]
     learning.LearnedTraining.draw(SimpleNamespace(history=history, out=tmp_path, name="mlp"))
     (_, (losses, rejected)), (_, (accepted,)) = made
     points = [[list(zip(*map(list, line.get_data()))) for line in axes.get_lines()] for axes in (losses, rejected)]
     assert points[0] == [[(10, 3.5), (20, 2.5)], [(10, 3.25), (20, 2.75)], [(5, 4.5)], [(5, 4.25)], [], []]
     assert points[1] == [[(7, .5)], [(7, .625)]]
+    assert [text.get_text() for text in losses.get_legend().get_texts()] == ["shallow", "target", "draft"]
     assert all(thin.get_linewidth() < thick.get_linewidth() for thin, thick in zip(*[iter(losses.get_lines())] * 2))
     assert [(list(line.get_data()[1]), line.get_label()) for line in accepted.get_lines()] == [
         ([share], f"token {k}") for k, share in enumerate((.5, .4, .3, .2, .1), 1)]
