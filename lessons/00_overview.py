@@ -19,9 +19,9 @@
 # 2. The target *scores* them all in one call: it gives its distribution at each of their places.
 # 3. From left to right, each draft token is *accepted* or *rejected* by a random decision that
 #    depends on the probabilities of both models.
-# 4. One more token follows. After a rejection it is drawn from what the draft model leaves of the
-#    target's probabilities (*Accept or replace*), otherwise from these themselves. So every call of
-#    the target yields at least one token and at most gamma + 1.
+# 4. One more token follows. After a rejection it is drawn from the part of the target's
+#    probabilities that the draft model's do not cover (*Accept or replace*), otherwise from the
+#    target's own. So every call of the target yields at least one token and at most gamma + 1.
 #
 # These four steps make one *round*. The text that comes out has exactly the target's distribution.
 # The lessons show why this is so, build every part, and measure how much time it saves.

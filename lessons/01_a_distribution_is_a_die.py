@@ -38,8 +38,8 @@ for token, name in zip(best, names):        # tokens are pieces of words: " r" m
 # line. Then take a number u that is uniform on that line, and draw the token whose piece it hits.
 # `cumsum` finds where the pieces end.
 #
-# The comparison is strict because a token of probability 0 has a piece of length 0, and not even u
-# = 0 may hit it.
+# It is the first piece that ends above u, not at u: a token of probability 0 has a piece of length
+# 0, and not even u = 0 may hit it.
 #
 # A decision between two outcomes needs only one comparison. We call it a *coin*: it falls on a
 # uniform number u, and says yes if u is below its *threshold*, the probability of yes. Everything

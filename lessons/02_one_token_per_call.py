@@ -71,8 +71,8 @@ print(f"the prompt and {new} tokens after it:\n\n{tokenizer.decode(ids + text)}"
 # tokens.
 #
 # With the same dice, both must write the same text. We compare them in float64, because in float32
-# the two orders of summation differ in the last digits. A number u could fall exactly into such a
-# gap, and two different tokens would be drawn.
+# the two orders of summation differ in the last digits. A number u that falls between the two would
+# draw two different tokens.
 #
 # To count the tokens we use a *hook*, a function that torch runs before every call of the model.
 #

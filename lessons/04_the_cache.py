@@ -193,8 +193,8 @@ assert [differences[name][0] < 1e-12 for name in names] == [False, True]
 #
 # ## Three rounds by hand
 #
-# A *round* has three steps: draft, verify in one target call, commit. To *commit* tokens is to make
-# them part of the text. We look at the target's part of it.
+# To *commit* tokens is to make them part of the text. A round drafts, verifies the draft in one
+# call of the target, and commits what was accepted and one token more. Here is the target's side.
 #
 # At the start of a round, the last token of the text is not in the cache yet. It was drawn from the
 # distribution after the token before it, and no call has read it since. The call of a round

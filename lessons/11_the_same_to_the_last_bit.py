@@ -134,10 +134,10 @@ table(["the target in", "against float32", "alone against five in a call"],
 # times a scale of its own.
 #
 # `quantise` (nanospec/fast/int8.py) does this to every product of a model. What is left that has an
-# order? Norms and gates go through each token alone. Attention remains: its kernel takes another
-# product where there are few queries, and it divides the slots of the cache by how many there are.
-# `steady` (nanospec/fast/steady.py) reads a few tokens or slots more where that would happen, and
-# does not look at their answers.
+# order? Norms and gates go through each token alone. Attention remains: with few queries its
+# kernel multiplies in another way, and it cuts the cache into pieces whose size depends on how many
+# slots there are. `steady` (nanospec/fast/steady.py) reads a few tokens or slots more where that
+# would happen, and does not look at their answers.
 #
 # *Guess first:* how far is the model in 8 bits from float32, and how far from itself?
 
