@@ -58,7 +58,7 @@ def test_the_pairs_cached_distributions_are_the_recomputed_ones(pair, prompts):
 
 
 @pytest.mark.slow                       # the weights change seldom
-@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.56, 0.0: 0.51}), ("prefix", {1.0: 0.56, 0.0: 0.62})])
+@pytest.mark.parametrize("name, least", [("gpt", {1.0: 0.63, 0.0: 0.55}), ("prefix", {1.0: 0.66, 0.0: 0.67})])
 def test_a_draft_is_worth_having(pair, name, least):
     """No bound on luck: these texts are seeded, so alpha is one number but for rounding. It lies .08 above these."""
     target, draft_model, _ = load_pair(draft_model=name)
