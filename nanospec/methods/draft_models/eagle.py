@@ -22,8 +22,8 @@ that reads the next token too, which is what a draft model needs:
 
 Target and layer share the embedding and the output head. There they learn together, both from the
 text; lesson 25 trains a tiny pair so. Here the layer is trained for a finished target, as any draft
-model: at equal steps that drafted better (docs/results/draft-models.md). To draft further it reads
-its own h', as EAGLE does.
+model: at equal steps its first draft token was then accepted .896 of the time instead of .768, in
+small targets. To draft further it reads its own h', as EAGLE does.
 
 Left out: noise on the hidden states while EAGLE is trained; more than one layer of MTP's.
 """
