@@ -8,10 +8,12 @@ number, what a known mistake does, then that is what was done wrong; see naming.
 import contextlib
 import inspect
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -128,8 +130,8 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     part, theirs = "contract", {}
     Row.thrown_at.clear()
     try:
-        with (clock.limits(), contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), float64_of_lists(),
-              one_seed()):
+        with (clock.limits(), patch.multiple(sys, stdout=heard, stderr=heard, __stdout__=heard, __stderr__=heard),
+              float64_of_lists(), one_seed()):
             try:
                 functions = load(path, exercise, clock)
                 for part, test in {"contract": exercise.contract, **exercise.looks, **exercise.tests}.items():
@@ -168,7 +170,7 @@ def in_words(error: Exception, exercise: Exercise, path: Path, part: str) -> tup
     if isinstance(error, Failure):
         return part, str(error)
     if isinstance(error, SyntaxError):
-        return "syntax", f"{path.name}, line {error.lineno}: {error.msg}"
+        return "syntax", path.name + f", line {error.lineno}" * bool(error.lineno) + f": {error.msg}"
     if isinstance(error, MemoryError):
         return part, f"it asks for more memory than there is ({path.name})"
     if unwritten(error):

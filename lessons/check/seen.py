@@ -159,7 +159,8 @@ def told(error: Exception) -> str:
     if isinstance(error, Failure):
         return str(error).splitlines()[0][:160]
     call = getattr(error, "call", "")
-    return f"{type(error).__name__}: {one_line(error)[:160]}" + (f"\n    in {call}" if call else "")
+    kind, said = type(error).__name__, one_line(error)[:160]
+    return kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "")
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:

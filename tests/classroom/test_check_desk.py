@@ -121,8 +121,10 @@ def test_what_it_prints_moves_no_cursor(at_the_desk):
                                          ("sys.exit(0)", "it ended the program"),
                                          ("raise GeneratorExit", "it ended the program"),
                                          ("raise type('Mute', (Exception,), {'__str__': lambda _: 3})", "Mute: a Mute"),
+                                         ("raise ValueError", "contract ValueError in pick("),
                                          ("sys.stdout.buffer.write(b'!')", "it printed: !"),
                                          ("print('\\33[2J', file=sys.stderr)", "[2J"),
+                                         ("sys.__stdout__.close()", "is a return missing?"),
                                          ("sys.stdout.close()", "is a return missing?")])
 def test_what_would_end_the_check_or_its_output_is_told(at_the_desk, line, words):
     folder, say = at_the_desk
