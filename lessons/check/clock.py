@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import torch
 
-PRINTED = 1_000         # characters of what they print
+PRINTED = 1_000         # bytes of what they print
 TICK = 0.05             # CPU seconds between two looks at the clock
 PATIENCE = 5            # wall seconds in the learner's code for each CPU second that is allowed
 OWN_WORK = 30           # CPU seconds that the checker itself may take for one file; it takes three
