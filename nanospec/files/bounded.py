@@ -16,6 +16,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from time import perf_counter
@@ -116,13 +117,12 @@ class Process:
         self.took = 0.0
         atexit.register(self.end)
 
-    def ask_all(self, tasks: list[dict]) -> list[dict]:
+    def ask_all(self, tasks: list[dict]) -> Iterator[dict]:
         """Its answers to tasks that have SECONDS in all."""
-        left, answers = float(SECONDS), []
+        left = float(SECONDS)
         for task in tasks:
-            answers.append(self.ask(task, left))
+            yield self.ask(task, left)
             left -= self.took
-        return answers
 
     def ask(self, task: dict, seconds: float | None = None) -> dict:
         """Its answer, after `took` seconds; {"ended"}, with the reason, where it takes too long or

@@ -56,13 +56,15 @@ class ChatTemplate:
 
 @lru_cache(64)                      # a model's files are read more than once
 def first_written(source: str, special: tuple[tuple[str, str], ...]) -> list[str]:
-    answers = PROCESS.ask_all([task(source, dict(special), *asked) for asked in FIRST])
-    for answer in answers:
+    written = []
+    for answer in PROCESS.ask_all([task(source, dict(special), *asked) for asked in FIRST]):
         if "unread" in answer or "ended" in answer:
             raise PairError("the model's chat template cannot be "
                             f"{'read' if 'unread' in answer else 'used'}: "
                             f"{one_line(*answer.values())}")
-    return [answer["text"] for answer in answers if "text" in answer]
+        if "text" in answer:                            # it may want other messages
+            written.append(answer["text"])
+    return written
 
 
 def task(source: str, special: Mapping[str, str], messages: list, answer: bool) -> dict:
