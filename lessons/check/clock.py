@@ -16,22 +16,34 @@ from collections.abc import Callable
 
 import torch
 
-PRINTED = 1_000         # characters of what they print
+PRINTED = 1_000         # bytes of what they print
 TICK = 0.05             # CPU seconds between two looks at the clock
 PATIENCE = 5            # wall seconds in the learner's code for each CPU second that is allowed
+OWN_WORK = 30           # CPU seconds that the checker itself may take for one file; it takes three
 COMPARED = 1_000        # calls of a function after which its arguments are looked at
 SHOWN = 60              # characters of an argument
 
 
-class Beginning(io.StringIO):
+class Kept(io.BytesIO):
     """Keeps the first few lines that are written to it: a function is called thousands of times."""
 
-    def write(self, text: str) -> int:
-        super().write(text[:max(0, PRINTED - self.tell())])
-        return len(text)
+    def write(self, data) -> int:
+        super().write(data[:max(0, PRINTED - self.tell())])
+        return len(data)
+
+
+class Beginning(io.TextIOWrapper):
+    """Kept as stdout is: with a buffer for bytes."""
+
+    def __init__(self):
+        self.kept = Kept()
+        super().__init__(self.kept, "utf-8", "replace", "\n", write_through=True)
 
     def close(self) -> None:
         """A learner may close it; what was heard is read all the same."""
+
+    def getvalue(self) -> str:
+        return self.kept.getvalue().decode(errors="replace")
 
 
 class TooLong(BaseException):
@@ -96,14 +108,18 @@ class Clock:
 
     @contextlib.contextmanager
     def limits(self):
-        """Raises TooLong inside, where the system has such alarms and this is the main thread."""
+        """Raises TooLong inside, where the system has such alarms and this is the main thread. A value's own repr or an
+        error's own text is asked for off the clock, and may not end either: so the whole has a limit, too.
+        """
         main = threading.current_thread() is threading.main_thread()
         if not self.seconds or not main or not hasattr(signal, "setitimer"):
             yield
             return
 
+        begun = time.process_time()
+
         def tick(*_):
-            if self.depth and self.now > self.seconds:
+            if self.depth and self.now > self.seconds or time.process_time() - begun > self.seconds + OWN_WORK:
                 raise TooLong
 
         def ring(*_):

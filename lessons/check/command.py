@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from textwrap import fill
+from unittest.mock import patch
 
 from rich.console import Console
 
@@ -148,11 +149,9 @@ def at_the_desk(args: argparse.Namespace, number: int, console: Console) -> int:
     one_thread()
     from lessons.check import EXERCISES, desk
     exercise = EXERCISES[number]
-    if args.hint:
-        return desk.hint(exercise, console)
-    if args.answer:
-        return desk.answer(exercise, console)
-    return desk.watch(exercise, console) if args.watch else desk.tell(exercise, console)
+    asked = desk.hint if args.hint else desk.answer if args.answer else desk.watch if args.watch else desk.tell
+    with patch("os._exit", sys.exit):           # it would end the check, with a status that says solved
+        return asked(exercise, console)
 
 
 def one_thread() -> None:

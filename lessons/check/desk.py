@@ -3,10 +3,10 @@
 import ast
 import importlib
 import inspect
-import sys
+import os
 import textwrap
 import time
-from unittest.mock import patch
+from os import _exit
 
 from rich.console import Console
 
@@ -28,8 +28,10 @@ def looked_at(exercise: Exercise) -> Result:
                                        "back"))
     except OSError as error:
         return Result([], ("contract", f"{exercise.path}: {error.strerror}"))
-    with patch("os._exit", sys.exit):           # it would end the check, with a status that says solved
-        result = check(exercise, exercise.path)
+    own = os.getpid()
+    result = check(exercise, exercise.path)
+    if os.getpid() != own:                      # a fork of the learner's: one verdict is enough
+        _exit(1)
     progress.remember(exercise, text, result.failure is None)
     return result
 

@@ -8,10 +8,12 @@ number, what a known mistake does, then that is what was done wrong; see naming.
 import contextlib
 import inspect
 import random
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -128,41 +130,53 @@ def check(exercise: Exercise, path: Path, clock: Clock | None = None) -> Result:
     part, theirs = "contract", {}
     Row.thrown_at.clear()
     try:
-        with clock.limits(), contextlib.redirect_stdout(heard), float64_of_lists(), one_seed():
-            functions = load(path, exercise, clock)
-            for part, test in {"contract": exercise.contract, **exercise.looks, **exercise.tests}.items():
-                found = test(functions)
-                if part in exercise.looks:
-                    theirs[part] = found
-                    if any(seen.differences() for seen in found):
-                        result.failure = part, naming.tell_apart(exercise, path, functions, part, theirs, result)
-                        break
-                    cases, paths = len(found), sum(seen.paths for seen in found)
-                    found = f"{paths:,} paths walked" if paths else f"{cases} case{'s' * (cases > 1)}"
-                result.passed.append((part, found or ""))
-            changed = sorted(clock.changed.difference(exercise.may_change))
-            if changed and result.failure is None:
-                result.failure, result.named = ("what it is given", IN_PLACE.format(", ".join(changed))), [CHANGED]
+        with (clock.limits(), patch.multiple(sys, stdout=heard, stderr=heard, __stdout__=heard, __stderr__=heard),
+              float64_of_lists(), one_seed()):
+            try:
+                functions = load(path, exercise, clock)
+                for part, test in {"contract": exercise.contract, **exercise.looks, **exercise.tests}.items():
+                    found = test(functions)
+                    if part in exercise.looks:
+                        theirs[part] = found
+                        if any(seen.differences() for seen in found):
+                            result.failure = part, naming.tell_apart(exercise, path, functions, part, theirs, result)
+                            break
+                        cases, paths = len(found), sum(seen.paths for seen in found)
+                        found = f"{paths:,} paths walked" if paths else f"{cases} case{'s' * (cases > 1)}"
+                    result.passed.append((part, found or ""))
+                changed = sorted(clock.changed.difference(exercise.may_change))
+                if changed and result.failure is None:
+                    result.failure, result.named = ("what it is given", IN_PLACE.format(", ".join(changed))), [CHANGED]
+            except Exception as error:                  # here, since its text may be made by the learner's code
+                result.failure, result.named = in_words(error, exercise, path, part), named(error)
     except TooLong as end:
         where = naming.place(exercise, path, end, title="")
         result.stopped, said = stopped(end, clock, exercise, where)
         result.failure = part, said
-    except Failure as failure:
-        result.failure, result.named = (part, str(failure)), [failure.name] * bool(failure.name)
-    except SyntaxError as error:
-        result.failure = "syntax", f"{path.name}, line {error.lineno}: {error.msg}"
-    except SystemExit:
-        result.failure = part, "it ended the program instead of returning something"
-    except MemoryError:
-        result.failure = part, f"it asks for more memory than there is ({path.name})"
-    except Exception as error:
-        if unwritten(error):
-            said = f"nothing there yet: {getattr(error, 'call', path.name).split('(')[0]} raises NotImplementedError"
-        else:
-            said = f"{told(error)} ({naming.place(exercise, path, error)})"
-        result.failure = part, said
+    except KeyboardInterrupt:
+        raise
+    except BaseException as end:
+        result.failure = part, f"it ended the program instead of returning something ({type(end).__name__})"
     result.printed = heard.getvalue()
     return result
+
+
+def named(error: Exception) -> list[str]:
+    return [error.name] if isinstance(error, Failure) and error.name else []
+
+
+def in_words(error: Exception, exercise: Exercise, path: Path, part: str) -> tuple[str, str]:
+    """The part that failed, and what the learner is told."""
+    if isinstance(error, Failure):
+        return part, str(error)
+    if isinstance(error, SyntaxError):
+        return "syntax", path.name + f", line {error.lineno}" * bool(error.lineno) + f": {error.msg}"
+    if isinstance(error, MemoryError):
+        return part, f"it asks for more memory than there is ({path.name})"
+    if unwritten(error):
+        called = getattr(error, "call", path.name).split("(")[0]
+        return part, f"nothing there yet: {called} raises NotImplementedError"
+    return part, f"{told(error)} ({naming.place(exercise, path, error)})"
 
 
 @contextlib.contextmanager

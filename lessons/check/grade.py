@@ -86,7 +86,8 @@ def grade(asked: Grading, console: Console) -> int:
     everybody = Class(asked.folder)
     if not everybody.folders:
         print(f"lessons.check: no folders and no zips in {asked.folder}: one for each student, with files such as "
-              f"{EXERCISES[1].file}", file=sys.stderr)
+              f"{EXERCISES[1].file}" + f"; not looked at: {', '.join(everybody.strange)}" * bool(everybody.strange),
+              file=sys.stderr)
         return 2
     sheets = Sheets(asked.csv, asked.json, asked.gradescope)
     try:

@@ -42,13 +42,15 @@ class HandIn:
 
 
 def students(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Name -> folder or zip, and the names of what is neither."""
+    """Name -> folder or zip, and the names of what is neither. A link may lead to somebody else's work, or anywhere: it
+    is followed only where it is all there is.
+    """
     there, strange = {}, []
-    for path in sorted(folder.iterdir(), key=lambda path: (path.stem if is_zip(path.name) else path.name, path.name)):
-        if path.name.startswith(".") or path.name == "__MACOSX":
-            continue
-        if not path.is_dir() and not is_zip(path.name):
-            strange.append(one_line(path.name))
+    paths = [path for path in folder.iterdir() if not path.name.startswith(".") and path.name != "__MACOSX"]
+    for path in sorted(paths, key=lambda path: (path.stem if is_zip(path.name) else path.name, path.name)):
+        linked = path.is_symlink() and len(paths) > 1
+        if linked or not path.is_dir() and not is_zip(path.name):
+            strange.append(one_line(path.name) + " (a link)" * linked)
             continue
         name = one_line(path.name if path.is_dir() else path.stem)
         others = (f"{name} ({number})" for number in count(2))          # two names may look the same

@@ -153,12 +153,13 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
           title: str = "") -> str:
     """The lines of the learner's file to look at: where it fell, where it last threw the dice, or the function."""
     if error is not None:
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        lines = [number for frame, number in traceback.walk_tb(error.__traceback__)
+                 if frame.f_code.co_filename == str(path)]
         if lines:
             return f"{path.name}, line {lines[-1]}"
     try:
         tree = ast.parse(read(path))
-    except (OSError, SyntaxError, ValueError):          # no plain file; bytes that are no text
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):     # no plain file, no text, too deep
         return path.name
     about = [name for name in exercise.functions if title.startswith(name)] or exercise.functions
     functions = [node for node in ast.walk(tree)

@@ -9,6 +9,7 @@ import torch
 
 from lessons.kit import OneRow
 from nanospec.dice import Dice
+from nanospec.errors import one_line
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.walk import walk
 
@@ -150,16 +151,16 @@ def fell_over(title: str, error: Exception) -> Seen:
 
 def unwritten(error: Exception) -> bool:
     """A stub's `raise NotImplementedError`. What torch has no code for raises it with a text."""
-    return isinstance(error, NotImplementedError) and not str(error)
+    return isinstance(error, NotImplementedError) and not error.args
 
 
 def told(error: Exception) -> str:
     """An error in a line or two, with the call of the learner's function that raised it."""
-    said = (str(error).splitlines() or [""])[0][:160]
     if isinstance(error, Failure):
-        return said
+        return str(error).splitlines()[0][:160]
     call = getattr(error, "call", "")
-    return f"{type(error).__name__}: {said}" + (f"\n    in {call}" if call else "")
+    kind, said = type(error).__name__, one_line(error)[:160]
+    return kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "")
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:

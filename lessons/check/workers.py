@@ -25,13 +25,12 @@ from pathlib import Path
 from lessons.check import honest
 from lessons.check.alike import form
 from lessons.check.catalogue import ENTRIES, read
-from lessons.check.clock import PATIENCE, Clock
+from lessons.check.clock import OWN_WORK, PATIENCE, Clock
 from lessons.check.engine import Exercise, check
 from nanospec.errors import one_line
 
 MEMORY = 2 ** 30        # bytes that a file may ask for
 WRITTEN = 2 ** 24       # bytes of a file that it may write
-OWN_WORK = 30           # CPU seconds that the checker itself may take for one file; it takes three
 ANSWER = 2 ** 16        # bytes that are read of what a process says
 DIE_WITH_PARENT = 1     # PR_SET_PDEATHSIG
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -160,7 +159,7 @@ def bounded(parent: int, seconds: float, folder: Path, pipe: int) -> None:
             with contextlib.suppress(OSError):          # the list itself is closed by now
                 os.close(open_file)
     os.chdir(folder)
-    cpu = int(seconds + OWN_WORK)
+    cpu = int(seconds + OWN_WORK) + 1                   # the child's own alarm comes first
     limits = {resource.RLIMIT_CPU: (cpu, cpu + 1), resource.RLIMIT_CORE: (0, 0), resource.RLIMIT_FSIZE: (WRITTEN,) * 2}
     if sys.platform == "linux":                         # macOS knows no limit of memory; torch alone has gigabytes
         in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -187,4 +186,5 @@ def ended(child: Running, pipe: int, late: bool) -> dict:
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGXCPU:
         return found(False, "time", "it does not come to an end, inside one call that cannot be interrupted")
-    return found(False, "crash", f"its process ended by itself, with {code}")
+    how = signal.strsignal(-code) if code < 0 else f"status {code}"
+    return found(False, "crash", f"its process ended before there was a verdict: {how}")

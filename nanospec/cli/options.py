@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nanospec.errors import MOST_NODES, SEEDS, DeviceError
+from nanospec.errors import MOST_NODES, SEEDS, DeviceError, one_line
 from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.paths import read_file
 from nanospec.files.runnable import available
@@ -28,16 +28,20 @@ HERE = "cuda" if torch.cuda.is_available() else "cpu"   # commands choose, the l
 
 
 def option(what: str, read: Callable[[str], Any],
-           holds: Callable[[Any], bool] = lambda value: True) -> Callable[[str], Any]:
-    """The type of an option that must be `what`: read(text), and `holds` must be true of it."""
+           holds: Callable[[Any], bool] = lambda value: True,
+           why: bool = False) -> Callable[[str], Any]:
+    """The type of an option that must be `what`: read(text), and `holds` must be true of it. why:
+    where read(text) failed, it is said how.
+    """
     def parse(text: str) -> Any:
+        said = ""
         try:
             value = read(text)
             if holds(value):
                 return value
-        except (ValueError, TypeError, OSError, OverflowError, RecursionError):
-            pass
-        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:200]!r}")
+        except (ValueError, TypeError, OSError, OverflowError, RecursionError) as error:
+            said = f": {one_line(getattr(error, 'strerror', None) or error)}" * why
+        raise argparse.ArgumentTypeError(f"must be {what}, got {text[:100]!r}{said}")
     return parse
 
 
@@ -84,7 +88,8 @@ NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_b
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_NODES - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "
-               '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree)
+               '[-1, 0, 0], choices, [[0], [1]], or {"size": 9, "width": 3, "depth": 2}', tree,
+               why=True)
 SEED = whole_number(0, SEEDS - 1)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)

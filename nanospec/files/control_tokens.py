@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nanospec.errors import PairError, RequestError, one_line
-from nanospec.files.chat_template import ChatTemplate
+from nanospec.errors import PairError, one_line
+from nanospec.files.chat_template import ANSWER, ChatTemplate
 from nanospec.files.extra import extra
 from nanospec.files.paths import read_json
 
@@ -27,7 +27,6 @@ ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_
           "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
           "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 GROWTH = 1_000          # times: how much longer the steps before and after a model may make a text
-ANSWER = "An answer."
 
 
 def read_added(engine: Any, folder: Path, config: Mapping) -> None:
@@ -77,14 +76,8 @@ def written_by(template: ChatTemplate | None) -> tuple[str, str]:
     """
     if template is None:
         return "", ""
-    user, answer = ({"role": "user", "content": "A question?"},
-                    {"role": "assistant", "content": ANSWER})
     written, after = template.source, ""
-    for messages, answers in ([user, answer], False), ([user], True):
-        try:
-            text = template(messages, answers)
-        except RequestError:                            # it may want other messages
-            continue
+    for text in template.written:
         written += "\n" + text
         if ANSWER in text:
             after = text.rpartition(ANSWER)[2].lstrip()

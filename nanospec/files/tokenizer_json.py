@@ -260,7 +260,7 @@ def read_template(folder: Path, config: dict, special: dict[str, str]) -> ChatTe
                  else config.get("chat_template"))
     except UnicodeDecodeError as error:
         raise PairError(f"{alone} is no text in UTF-8: {one_line(error)}") from error
-    if isinstance(found, list):                         # several, each with a name
-        named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
-        found = named.get("default")
-    return ChatTemplate(found, special) if isinstance(found, str) else None
+    if isinstance(found, list) and all(isinstance(one, dict) for one in found):
+        # several, each with a name
+        found = {one.get("name"): one.get("template") for one in found}.get("default")
+    return None if found is None else ChatTemplate(found, special)

@@ -29,6 +29,8 @@ BY_ID = "token_id:"     # how vLLM writes a token that it was asked to name by i
 LONGEST_WAIT, MOST_AT_ONCE = 86_400, 256
 LONGEST_TOKEN = 1_000   # characters
 REFUSES = 400, 422, 500, 501
+MEANS = {401: " (it asks for a key)", 403: " (it lets nobody in without a key)",
+         **dict.fromkeys((301, 302, 303, 307, 308), " (it names another address: give that one)")}
 # What a request says besides: the values that turn a parameter off, of which the first that the
 # server takes is sent. The names of vLLM, SGLang, llama.cpp and MLX; a server ignores others'.
 OFF: dict[str, tuple] = {
@@ -150,7 +152,8 @@ class Endpoint:
                 raise TypeError("no text")
         except (ValueError, KeyError, IndexError, TypeError, RecursionError) as error:
             kind = Declined if status in REFUSES else EndpointError
-            raise kind(f"{self.where} answered {status}{self.way.through}, without a completion: "
+            raise kind(f"{self.where} answered {status}{self.way.through}, without a completion"
+                       f"{MEANS.get(status, '')}: "
                        f"{one_line(answer[:2_000].decode(errors='replace'))}") from error
         self._look_at_length(choice, whole.get("usage"), asked["max_tokens"])
         return choice

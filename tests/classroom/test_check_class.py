@@ -87,6 +87,18 @@ def test_a_folder_for_each_student(tmp_path):
     assert sorted(there) == ["ann", "ann (ann.zip)", "cid", "\ufffd[31mdan"] and strange == ["ben.py"]
 
 
+def test_a_link_is_nobodys_own_work(tmp_path):
+    """Where it is all there is, as lessons/README.md makes one for Gradescope, it is followed."""
+    laid(tmp_path, {f"class/ann/{FILE}": "mine"})
+    for name, to in ("eve", "ann"), ("root", "/"), ("mal.zip", "ann"):
+        (tmp_path / "class" / name).symlink_to(to)
+    there, strange = students(tmp_path / "class")
+    assert [*there] == ["ann"] and strange == ["eve (a link)", "mal.zip (a link)", "root (a link)"]
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "student").symlink_to(tmp_path / "class" / "ann")
+    assert handed_in(students(tmp_path / "alone")[0]["student"]).files == {FILE: b"mine"}
+
+
 def crowded(path):
     """A zip with a bomb, and one packed in a way that has no bound."""
     zipped(path, {FILE: bytes(2 ** 24)})

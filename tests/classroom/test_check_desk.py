@@ -10,7 +10,9 @@ import pytest
 
 from lessons.check import EXERCISES, progress
 from lessons.check.catalogue import ANSWERS
+from lessons.check.clock import Clock
 from lessons.check.command import main
+from lessons.check.engine import check
 
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "lessons" / "exercises"
@@ -45,10 +47,10 @@ def classroom(tmp_path):
         to.write_bytes(path.read_bytes())
     (tmp_path / "nanospec").symlink_to(ROOT / "nanospec")
 
-    def python(*options, at="."):
+    def python(*options, at=".", timeout=None):
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         return subprocess.run([sys.executable, *options], cwd=tmp_path / at, capture_output=True, text=True,
-                              env=environment, stdin=subprocess.DEVNULL)
+                              env=environment, stdin=subprocess.DEVNULL, timeout=timeout)
     return tmp_path, python
 
 
@@ -117,12 +119,39 @@ def test_what_it_prints_moves_no_cursor(at_the_desk):
 
 @pytest.mark.parametrize("line, words", [("os._exit(0)", "it ended the program"),
                                          ("sys.exit(0)", "it ended the program"),
+                                         ("raise GeneratorExit", "it ended the program"),
+                                         ("raise type('Mute', (Exception,), {'__str__': lambda _: 3})", "Mute: a Mute"),
+                                         ("raise ValueError", "contract ValueError in pick("),
+                                         ("sys.stdout.buffer.write(b'!')", "it printed: !"),
+                                         ("print('\\33[2J', file=sys.stderr)", "[2J"),
+                                         ("sys.__stdout__.close()", "is a return missing?"),
                                          ("sys.stdout.close()", "is a return missing?")])
 def test_what_would_end_the_check_or_its_output_is_told(at_the_desk, line, words):
     folder, say = at_the_desk
     (folder / EXERCISES[1].file).write_text(f"import os, sys\n\n\ndef pick(weights, u):\n    {line}\n")
     code, out = say("1")
     assert code == 1 and "not yet contract" in out and words in " ".join(out.split())
+
+
+@pytest.mark.parametrize("name, line", [("__repr__", "return Odd()"), ("__str__", "raise Odd")])
+def test_what_is_said_of_a_value_or_an_error_ends_as_well(tmp_path, monkeypatch, name, line):
+    monkeypatch.setattr("lessons.check.clock.OWN_WORK", 1)
+    path = tmp_path / EXERCISES[1].file
+    path.write_text(f"class Odd(Exception):\n    def {name}(self):\n        while True:\n            pass\n\n\n"
+                    f"def pick(weights, u):\n    {line}\n")
+    result = check(EXERCISES[1], path, Clock(0.1))
+    assert result.stopped == "time" and "ex01_pick.py, line " in result.failure[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_there_is_one_verdict_and_then_an_end(classroom):
+    """Whatever goes on in other threads and processes, or is left for the end."""
+    folder, python = classroom
+    (folder / "lessons/exercises" / EXERCISES[2].file).write_text(
+        "import atexit, os, threading\nos.fork()\nthreading.Thread(target=threading.Event().wait).start()\n"
+        "atexit.register(lambda: os._exit(3))\n" + EXERCISES[2].answer)
+    done = python("-m", "lessons.check", "2", timeout=300)
+    assert done.returncode == 0 and done.stdout.count("solved.") == 1
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"1": {"hints": "two", "solved": []}}', '{"1": {"hints": -7}}',

@@ -85,7 +85,7 @@ LIES = {        # what people try, and what becomes of it
                                       f"{str(ANSWERS / FILE)!r}]))\n", "process"),
     "the grader, sent a signal": ("import os\nos.kill(os.getppid(), 0)\n" + RIGHT, "process"),
     "an early end": ("import os\nos._exit(0)\n", "crash"),
-    "nothing of the kind": (RIGHT, ""),
+    "nothing of the kind": ("import sys\nsys.stdout.buffer.write(b'!')\nsys.stderr.close()\n" + RIGHT, ""),
 }
 
 
@@ -95,7 +95,8 @@ def test_who_did_not_solve_it_has_no_tick(tmp_path):
     assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
     assert {(result["part"], result["why"]) for result in found.values()} == {
         ("answers", "it reads the answers"), ("answers", "it imports lessons.check.seen"), ("", ""),
-        ("crash", "its process ended by itself, with 0"), ("process", "it starts another program, or ends one")}
+        ("crash", "its process ended before there was a verdict: status 0"),
+        ("process", "it starts another program, or ends one")}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the only system here that bounds memory")

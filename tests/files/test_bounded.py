@@ -20,7 +20,8 @@ def hurried(monkeypatch):
 
 
 @pytest.mark.parametrize("source", [LOOPS, DOUBLES, "{{ lipsum(n=1000000) }}", "{{ 'a' * 10 ** 12 }}",
-                                    "{{ '%999999999d' % 1 }}", "{{ 'a' * 99999999 }}"])
+                                    "{{ '%999999999d' % 1 }}", "{{ 'a' * 99999999 }}", "{{ 'a' * 1000001 }}",
+                                    "{% if messages %}" + LOOPS + "{% endif %}"])
 def test_a_template_that_takes_too_much(source, hurried):
     with pytest.raises(PairError, match="template cannot be used"):
         ChatTemplate(source, {})
@@ -28,10 +29,22 @@ def test_a_template_that_takes_too_much(source, hurried):
 
 
 def test_one_that_takes_too_long_for_some_messages(hurried):
-    template = ChatTemplate("{% if messages %}" + LOOPS + "{% endif %}fine", {})
+    template = ChatTemplate("{% if messages | length > 2 %}" + LOOPS + "{% endif %}fine", {})
     with pytest.raises(RequestError, match="more than 1 seconds"):
-        template([{"role": "user", "content": "x"}])
+        template([{"role": "user", "content": "x"}] * 3)
     assert template([]) == "fine"
+
+
+def test_a_model_is_opened_in_one_time_for_all_that_its_template_is_asked(monkeypatch):
+    given, process = [], bounded.Process()
+    read = process.read
+    monkeypatch.setattr(process, "read", lambda seconds: given.append(seconds) or read(60))
+    monkeypatch.setattr("nanospec.files.chat_template.PROCESS", process)
+    monkeypatch.setattr(bounded, "perf_counter", iter([0, 3, 10, 14, 20, 22]).__next__)
+    for _ in range(2):                                  # its files are read twice, and it is asked once
+        assert ChatTemplate("{{ messages | length }} read", {}).written == ["0 read", "2 read", "1 read"]
+    process.end()
+    assert given == [60, 10, 7, 3]                      # the first is its start
 
 
 def test_threads_ask_in_turn():

@@ -73,6 +73,14 @@ def test_where_a_template_stands(folder):
         FolderTokenizer.load(folder)
 
 
+@pytest.mark.parametrize("template", [3, ["a"], [{"name": "default", "template": 7}], {"default": "x"}, True])
+def test_a_template_that_is_no_text_is_not_called_missing(folder, template):
+    (folder / "chat_template.jinja").unlink()
+    configured(folder, chat_template=template)
+    with pytest.raises(PairError, match="chat template must be a text"):
+        FolderTokenizer.load(folder)
+
+
 def test_today():
     assert ChatTemplate("{{ strftime_now('%Y') }}", {})([]).isdigit()
 

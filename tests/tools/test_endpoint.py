@@ -247,6 +247,8 @@ def logprobs(change):
 
 @pytest.mark.parametrize("answer, said", [
     (lambda body: (404, b"no such\nmodel \x1b[2J"), "answered 404, without a completion: no such model"),
+    (lambda body: (401, b"no"), "answered 401, without a completion (it asks for a key): no"),
+    (lambda body: (307, b"there"), "(it names another address: give that one): there"),
     (lambda body: (500, b""), "answered 500"), (lambda body: (500, b"no chunk\n"), "did not answer in full"),
     (lambda body: b"<html>", "answered 200, without a completion: <html>"),
     (lambda body: b"{}", "without a completion"), (lambda body: b'{"choices": []}', "without a completion"),
