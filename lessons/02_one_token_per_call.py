@@ -163,7 +163,7 @@ print(f"a token takes {took / floor:.1f} times its floor")
 # next weight. The next lesson gives it more to do.
 #
 # In the picture (`lessons/out/one_token_per_call.png`) the time of the next token is drawn against
-# the length of the text.
+# the length of the text: without a cache, with one, and the floor below both.
 
 # %%
 figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor)

@@ -93,6 +93,10 @@ print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
 # We compute it twice: from h_(i-1) alone, and from the embedding of x_i together with h_(i-1).
 # "Hidden state" means here what the output head reads, so after the last norm.
 #
+# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
+# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
+# output head applied to the prediction.
+#
 # *Guess first:* how much better is the second?
 
 # %%
@@ -113,11 +117,6 @@ def straight_line(with_token):
     a = inputs_of(tokens, hidden, with_token).flatten(0, 1)
     wanted = target.norm(hidden[:, 1:, -1]).flatten(0, 1)
     return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
-
-# %% [markdown]
-# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
-# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
-# output head applied to the prediction.
 
 # %%
 shown, line, lines_alpha = [], {}, {}

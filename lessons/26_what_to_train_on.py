@@ -141,8 +141,9 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 # the draft model on these now and then (Liu et al. 2023, *Online speculative decoding*).
 #
 # Our student looks at the last two tokens and at nothing else (`Student`, in student.py). It learns
-# code, and then docstrings come in, four texts at a time. (The first column and the last are of
-# code that it has learned from.) We measure alpha on each batch before anything is learned from it.
+# code, and then docstrings come in, four texts at a time. (The table's first column and its last
+# are of code that it has learned from.) We measure alpha on each batch before anything is learned
+# from it.
 #
 # *Guess first:* how much of what is lost does training on the rejected places bring back, and what
 # becomes of the code?

@@ -218,12 +218,12 @@ print(f"training brings {worst - trained['untrained']:.3f} or more, "
 assert worst > trained["untrained"] + .05 and best - worst < .1
 
 # %% [markdown]
-# *Answer:* no. That it is trained at all matters more: compare the last two numbers. Total variation
-# was not slow here. AdamW makes large steps of small gradients, and a new student is flat, so it is
-# not yet sure of wrong tokens.
-# LK losses (arXiv 2602.23881) begin near forward KL and go over to total variation as alpha grows.
-# The last phase of `train_tiny.py` is by total variation; `python -m training NAME --loss LOSS`
-# trains the other draft models by any of them.
+# *Answer:* no. That it is trained at all matters more: compare the last two numbers. Total
+# variation was not slow here, probably because AdamW makes large steps of small gradients, and a
+# new student is flat, so it is not yet sure of wrong tokens. LK losses (arXiv 2602.23881) begin
+# near forward KL and go over to total variation as alpha grows. The last phase of
+# `train_tiny.py` is by total variation; `python -m training NAME --loss LOSS` trains the other
+# draft models by any of them.
 #
 # ## Three things to know
 #

@@ -151,7 +151,7 @@ EXERCISE = Exercise(
      engine.wrong("not-halved",
                   "your distances are twice too large: total variation is half the sum of the differences",
                   **relabelled(lambda verdict, off: (verdict, 2 * off)))],
-    ("Lay two of the rounds side by side: they share all lines but two. A third one says which of the two is wrong.",
+    ("Lay two of the rounds side by side: they share nearly all lines. A third one says which of the two is wrong.",
      "The parts of a round: draw the draft tokens from q, and report that q; p at the same temperature; a coin for "
      "each draft token until one rejects; what is left of p - q; the bonus token from p.",
      "off_by(right_round, SEEDS, 0.5, 3) is 0 up to rounding. The verdict of a round: off_by at T = 1 with new = 1, "
