@@ -9,7 +9,6 @@ from lessons.check.answered import wholes
 from lessons.check.catalogue import ENTRIES
 from lessons.check.engine import Exercise, Functions
 from lessons.check.seen import Failure, Row, Seen, look, values
-from lessons.check.verdicts import contract as contract_of_verdicts
 from lessons.check.verdicts import verdict_distances, verdict_values
 from lessons.round_by_round import off_by
 from nanospec.probs import probs
@@ -93,7 +92,6 @@ def round_of(f, dice, target, draft_model, text: list[int], gamma: int, T: float
 def contract(f) -> None:
     target, draft_model, gamma, T = CASES["five tokens, gamma 1, T = 0.7"]
     round_of(f, Row(seed=1), target, draft_model, IDS, gamma, T)
-    contract_of_verdicts(f, RULES, VERDICTS)
 
 
 def exact(f) -> list[Seen]:

@@ -153,13 +153,18 @@ def unwritten(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) and not str(error)
 
 
+AMBIGUOUS = "Boolean value of Tensor with more than one value"         # torch's words
+
+
 def told(error: Exception) -> str:
-    """An error in a line or two, with the call of the learner's function that raised it."""
+    """An error in a few lines, with the call of the learner's function that raised it."""
     said = (str(error).splitlines() or [""])[0][:160]
     if isinstance(error, Failure):
         return said
     call = getattr(error, "call", "")
-    return f"{type(error).__name__}: {said}" + (f"\n    in {call}" if call else "")
+    return (f"{type(error).__name__}: {said}" + (f"\n    in {call}" if call else "")
+            + ("\n    A tensor of several numbers was taken for one, as by Python's max, min, if or and. Torch's own "
+               "go through all of its numbers: t.clamp(min=0), torch.minimum, torch.where." if AMBIGUOUS in said else ""))
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:
