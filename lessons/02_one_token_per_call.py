@@ -70,9 +70,9 @@ print(f"the prompt and {new} tokens after it:\n\n{tokenizer.decode(ids + text)}"
 # last token, then one token per call. To add 3 tokens to a text of 5, it reads 4 + 1 + 1 + 1 = 7
 # tokens.
 #
-# With the same dice, both must write the same text. We compare them in float64, because in float32
-# the two orders of summation differ in the last digits. A number u that falls between the two would
-# draw two different tokens.
+# With the same dice, both must write the same text. We compare them in float64. In float32 the
+# two calls add in different orders, so the probabilities differ in the last digits, and a number u
+# that falls between would draw two different tokens.
 #
 # To count the tokens we use a *hook*, a function that torch runs before every call of the model.
 #
@@ -153,9 +153,8 @@ table(["quantity", "value"], [
 print(f"a token takes {took / floor:.1f} times its floor")
 
 # %% [markdown]
-# *Answer:* several times its floor. An earlier target of 29 MB on an Intel core took 4.9 ms for a
-# token, and reading its weights would have taken 0.7 ms: 7 times. Most of the rest went into
-# calling 420 small torch functions, each on little data. In a big model the matrices are large, and
+# *Answer:* several times its floor. Most of the rest goes into calling hundreds of small torch
+# functions, each on little data. In a big model the matrices are large, and
 # reading them takes nearly all of the time. There we may say: a call takes as long as its weights
 # take to be read. (`python -m tests.release.large` times a big model.)
 #
@@ -164,7 +163,7 @@ print(f"a token takes {took / floor:.1f} times its floor")
 # next weight. The next lesson gives it more to do.
 #
 # In the picture (`lessons/out/one_token_per_call.png`) the time of the next token is drawn against
-# the length of the text.
+# the length of the text: without a cache, with one, and the floor below both.
 
 # %%
 figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor)

@@ -211,7 +211,7 @@ show(found)
 #
 # Hydra gets 80 steps where Medusa had 120. The last line of the table is `prefix`, which ships with
 # this project. It reads hidden states and tokens, too, but those of the whole text, and it was
-# trained for hours instead of seconds.
+# trained far longer.
 #
 # *Guess first:* how high does beta get with reading, and with training?
 
@@ -220,14 +220,14 @@ hydra = train(Hydra(target.config.vocab_size, C, [last], heads=3).attach(target)
 found["Hydra's heads"] = betas(whole_texts(hydra, test, before_test, 3).softmax(-1))
 with torch.no_grad():
     before = before_tokens(target(test, layers=prefix.layers)[1])
-    found["prefix, trained for hours"] = betas(whole_texts(prefix, test, before, 3).softmax(-1))
+    found["prefix, trained longer"] = betas(whole_texts(prefix, test, before, 3).softmax(-1))
 show(found)
-assert min(found["prefix, trained for hours"]) > 2 * found["Medusa's heads"][0]
+assert min(found["prefix, trained longer"]) > 2 * found["Medusa's heads"][0]
 figures.heads(found)
 
 # %% [markdown]
 # *Answer:* with reading, hardly higher at head 1; it helps heads 2 and 3 most, since
-# they lacked most of what they had to know. Trained for hours, a draft model that reads the whole
+# they lacked most of what they had to know. Trained far longer, a draft model that reads the whole
 # text is accepted more than twice as often as Medusa's first head, at every token. So yes: with the
 # tokens in between, the target's hidden states are enough to draft from. The lessons after this one
 # build on that.

@@ -34,14 +34,14 @@ from nanospec.theory import acceptance, best_gamma, speedup
 #
 # x is a token and z is the state.
 #
-# - Begin: z = start(norm of the hidden states before the last token of the text). `start` is a
-#   matrix.
+# - Begin: z = start(norm of h). h is the hidden state of the token before the last one, which the
+#   target has read last. `start` is a matrix.
 # - Read the last token of the text, and later each draft token x: z = silu(norm(carry z + embedding
 #   of x)). `carry` is a matrix, and `embedding` has a vector for each x.
 # - Predict the next token: logits = head z. `head` is a matrix.
 #
 # `norm` divides by the size of the numbers, so that they neither grow nor vanish on the way. `silu`
-# makes a step nonlinear. Without it, many steps would amount to a single matrix.
+# bends the numbers. Without it, a step would do little more than a matrix does.
 
 # %%
 class Speculator(nn.Module):
@@ -121,10 +121,10 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
 figures.the_state(betas)
 
 # %% [markdown]
-# *Answer:* nearly as good as at first. The state hardly falls. It has read every token before its
-# place, so each step is as easy as the first. What it slowly loses is the hidden states, which get
-# older: without them the first draft token loses most, and the later ones less. The GPT was trained
-# for hours, so look at the slopes here and not at the heights.
+# *Answer:* nearly as good as at first. The state hardly falls. It has read every draft token
+# before its place, so each step is as easy as the first. What it slowly loses is the hidden states,
+# which get older: without them the first draft token loses most, and the later ones less. The GPT
+# was trained far longer, so look at the slopes here and not at the heights.
 #
 # ## What a step costs
 #
@@ -154,15 +154,15 @@ table(["a step of", "multiplications", "in target steps", "by the clock: c"],
        for name, count in operations.items()])
 
 # %% [markdown]
-# *Answer:* by more by the count than by the clock, as a rule; compare the last two columns. The
+# *Answer:* ten times by the count, and less by the clock, as a rule: divide the two lines. The
 # products shrink with the count. Starting each operation and drawing the token do not.
 #
 # ## Is it worth it?
 #
-# A draft of gamma tokens gives (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)). Cheap
-# steps help twice: gamma c gets smaller, and a longer draft pays. But a lower alpha takes tokens
-# away, most of all from a long draft. We measure v(9) and draw a straight line from v(1) = 1, and
-# take the mean of the betas as alpha.
+# A draft of gamma tokens gives a speed-up of
+# (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1)). Cheap steps make gamma c small, so
+# that a longer draft may pay. But a lower alpha takes tokens away, most of all from a long draft.
+# We measure v(9), draw a straight line from v(1) = 1, and take the mean of the betas as alpha.
 
 # %%
 more = max(0, step_seconds(target, tokens=9) / step - 1) / 8          # what one more token costs
@@ -201,8 +201,7 @@ quiet.tell("c was 0.10 for the draft GPT (one core of an Intel Xeon)")
 #    attention or cache.
 # 2. The count of multiplications is not the clock. Small operations cost what it costs to start
 #    them.
-# 3. A cheap step helps twice: the draft costs less, and a longer draft pays. The formula tells how
-#    much accuracy it may lose before it stops paying.
+# 3. The formula tells how much accuracy a cheap step may lose before it stops paying.
 #
 # ## Change this and run again
 #

@@ -11,7 +11,7 @@
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
 # reads its draft*. The trainings take some seconds on a few thousand tokens, so the heights are
 # low, and what counts is how they change from line to line. A layer of this kind that was trained
-# for hours, `prefix`, stands in the last line.
+# far longer, `prefix`, stands in the last line.
 
 # %%
 import torch
@@ -93,6 +93,10 @@ print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
 # We compute it twice: from h_(i-1) alone, and from the embedding of x_i together with h_(i-1).
 # "Hidden state" means here what the output head reads, so after the last norm.
 #
+# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
+# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
+# output head applied to the prediction.
+#
 # *Guess first:* how much better is the second?
 
 # %%
@@ -114,14 +118,6 @@ def straight_line(with_token):
     wanted = target.norm(hidden[:, 1:, -1]).flatten(0, 1)
     return torch.linalg.solve(a.T @ a + 10 * torch.eye(2 * C), a.T @ wanted)
 
-# %% [markdown]
-# *Answer:* much better. When this was written, alpha was .19 without the token and .34 with it. The
-# next cell computes both.
-#
-# We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
-# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
-# output head applied to the prediction.
-
 # %%
 shown, line, lines_alpha = [], {}, {}
 real = target.norm(held_hidden[:, 1:, -1])
@@ -138,7 +134,7 @@ table(["a straight line from", "explained", "alpha"], shown)
 assert lines_alpha[1] > lines_alpha[0] + .05
 
 # %% [markdown]
-# The token decides. That is the first idea of EAGLE.
+# *Answer:* much better. The token decides. That is the first idea of EAGLE.
 #
 # ## The layer
 #
@@ -177,8 +173,9 @@ eagle = new_eagle()
 
 # %% [markdown]
 # The loss has two parts. The prediction should be near the target's hidden state, and the
-# distribution read from it should be near the target's distribution (by forward KL, with weight
-# 0.1). `train_layer` (in kit.py) lowers this loss with AdamW, on four windows per step.
+# distribution read from it should be near the target's distribution (by forward KL, the mean of
+# log(p_target / q_draft) over tokens drawn from p_target, with weight 0.1). `train_layer` (in
+# kit.py) lowers this loss with AdamW, on four windows per step.
 #
 # `along` measures alpha on held-out text for draft tokens 1 to 5. After the text, the layer has no
 # hidden states of the target. For draft token 2 it therefore reads its own prediction, and for
@@ -208,8 +205,8 @@ assert fall["EAGLE"][0] > fall["the straight line"][0] + .01
 assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 
 # %% [markdown]
-# *Answer:* most of it, 86% when this was written, from .371 to .318. A few seconds of training
-# help, but alpha falls along the draft, because a prediction made from predictions is worse.
+# *Answer:* most of it: the last column. A few seconds of training help, but alpha falls along the
+# draft, because a prediction made from predictions is worse.
 #
 # ## Training along the draft
 #
@@ -221,10 +218,10 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 # 3. It is *unrolled* in training: the layer reads its own states for some steps, and every step has
 #    a loss. The paper calls this *training-time test*.
 #
-# All places of a text are trained at once. Place i at step k stands for a draft that began after
-# place i, k tokens ago. It attends to all places up to i, as they were at step 0, and to itself at
-# the steps 1 to k. It must not attend to the predictions of another place, since these belong to
-# another draft.
+# All places of a text are trained at once. Place i at step k stands for a draft that began at place
+# i and has gone k tokens further. It attends to all places up to i, as they were at step 0, and to
+# itself at the steps 1 to k. It must not attend to the predictions of another place, since these
+# belong to another draft.
 #
 # *Guess first:* draw the mask of 4 places and 3 steps, and mark where it is filled.
 
@@ -250,8 +247,8 @@ for number, marks in enumerate(grid.tolist()):
 # each step of its own. (`Unrolled` in nanospec/methods/draft_models/unrolled.py
 # computes attention under this mask.)
 #
-# Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three, with as
-# many training steps (which take three times as long).
+# Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three. Both get 60
+# training steps, which take three times as long when unrolled.
 #
 # *Guess first:* which of the two is better at draft token 1, and which one at draft token 5?
 
@@ -271,7 +268,7 @@ def new_eagle3(unrolled):
 
 for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
     fall[name] = along(train_layer(new_eagle3(unrolled_steps), texts, steps), judged)
-fall["prefix, for hours"] = along(prefix, (held, *of_target(held, prefix.layers)))
+fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
 show(fall)
 left_at_5 = {name: alphas[4] / alphas[0] for name, alphas in fall.items()}
 assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
@@ -281,8 +278,10 @@ figures.drafting_hidden_states(grid.tolist(), 4, fall)
 # *Answer:* the one of a single step is better at draft token 1, by a little, and the unrolled one
 # at all others. Trained on one step, the layer may pass on whatever it likes and never had to read
 # that itself. Unrolled, it has read its own states. (EAGLE is above both, because it begins as the
-# straight line, and they begin from nothing.) `prefix` was trained on its own states too, and for
-# hours: it is far above all of them and keeps more of its alpha than EAGLE.
+# straight line, and they begin from nothing. It also keeps more, because what it passes on has to
+# resemble the target's hidden states, which it has learned to read.) `prefix` was trained on its
+# own states too, and far longer: it is far above all of them and keeps more of its alpha than
+# EAGLE.
 #
 # ## Relatives
 #

@@ -44,9 +44,9 @@ torch.set_num_threads(1)                                    # nothing is timed h
 # | one text            | 0     | 1     | 0   | 0   |
 # | many texts by people | .4   | .2    | .2  | .2  |
 #
-# A student that may only count tokens learns the shares of what it has seen. After one look its
-# alpha is .5 x .5 + .3 x .3 + .15 x .15 + .05 x .05 = .365, on average. After many looks it is
-# better, but texts by people are not the target's texts.
+# A student that may only count tokens learns the shares of what it has seen. After one look at the
+# target's own tokens its alpha is .5 x .5 + .3 x .3 + .15 x .15 + .05 x .05 = .365, on average.
+# After many looks it is better, but texts by people are not the target's texts.
 #
 # *Guess first:* after infinitely many looks at each kind of text, what is alpha?
 
@@ -67,7 +67,8 @@ lines = []
 for looks in 1, 10, 100:
     of_target, of_people = after_looks(p_four, looks), after_looks(people, looks)
     lines.append([looks, f"{of_people:.2f}", f"{of_target:.2f}", "1.00"])
-lines.append(["all", f"{acceptance(p_four, people):.2f}", "1.00", "1.00"])
+itself = f"{acceptance(p_four, p_four):.2f}"
+lines.append(["all", f"{acceptance(p_four, people):.2f}", itself, itself])
 table(["looks", "people's tokens", "the target's tokens", "the target's probabilities"], lines,
       "alpha of what was learnt at one place")
 assert abs(after_looks(p_four, 1) - .365) < .02 and abs(acceptance(p_four, people) - .8) < 1e-6
@@ -140,8 +141,9 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 # the draft model on these now and then (Liu et al. 2023, *Online speculative decoding*).
 #
 # Our student looks at the last two tokens and at nothing else (`Student`, in student.py). It learns
-# code, and then docstrings come in, four texts at a time. (The first column and the last are of
-# code that it has learned from.) We measure alpha on each batch before anything is learned from it.
+# code, and then docstrings come in, four texts at a time. (The table's first column and its last
+# are of code that it has learned from.) We measure alpha on each batch before anything is learned
+# from it.
 #
 # *Guess first:* how much of what is lost does training on the rejected places bring back, and what
 # becomes of the code?
@@ -190,7 +192,7 @@ assert drift["trained on what was rejected"][2] > drift["as it was"][2] + .03
 figures.what_to_train_on(drift["as it was"][0], fallen)
 
 # %% [markdown]
-# *Answer:* a part of it, within a few texts, and the code loses more than that. A server could mix
+# *Answer:* a part of it, after eighty texts, and the code loses more than that. A server could mix
 # old text in, or keep a draft model for each kind. It is safe to try: a worse draft model costs
 # speed and is seen in alpha, and the text is the target's all the time. That is also the reason to
 # watch alpha: the text does not tell that it has drifted.
@@ -201,7 +203,7 @@ figures.what_to_train_on(drift["as it was"][0], fallen)
 # 2. A draft token is judged only after an accepted prefix, which is the target's text. So train on
 #    what the target has written.
 # 3. Training changes the speed and never the text. Where the text changes, alpha falls and no
-#    reader sees it. The rejected places are what to learn from.
+#    reader sees it. The rejected places, with their p_target, are a text to learn from.
 #
 # ## Change this and run again
 #

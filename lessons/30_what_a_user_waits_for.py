@@ -15,7 +15,8 @@
 # The lessons so far measured the second for one text, or the third for a full batch. Here a small
 # simulated server shows all three together. It has no models and no clock. A draft token is
 # accepted with probability alpha, and a call costs what *A full batch* found: reading the weights,
-# or multiplying, whichever takes longer. Both take equally long with 50 tokens, a round number.
+# or multiplying, whichever takes longer. With 50 tokens in a call (a round number) the two take
+# equally long.
 
 # %%
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def served(gap, gamma, count=300):
     return done, now
 
 # %% [markdown]
-# We let requests come seldom, so that one text is written at a time; often; and all at once.
+# We let requests come seldom (one in 150 plain steps), often (one in 8), and all at once.
 #
 # *Guess first:* which of the three does speculation improve when all requests come at once?
 
@@ -118,9 +119,6 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # - *Throughput.* As long as the server keeps up, it writes what is asked for, with drafts or
 #   without. Only when it is full does this column tell what the machine can do.
 #
-# The picture's middle panel shows the last three lines of the table. Of its bars, only those of the
-# throughput should be above 1, and gamma 4 has three that are on the wrong side.
-#
 # So a speed-up belongs to a load, and to one of these columns. That is why a server may choose
 # gamma by the number of texts (*A full batch*).
 #
@@ -135,7 +133,7 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 # When does the guess come true? The draft must be accepted as a whole, which has probability
 # alpha^gamma, and the bonus token must be the guessed one. At T = 0 that is as likely as one more
 # acceptance, so we take alpha^(gamma + 1); at T = 1 it is less likely. Then the next round takes
-# only the call.
+# only the call, or the gamma + 1 draft steps beside it if these take longer.
 #
 # *Guess first:* for which draft model does this pay most, a cheap one or an expensive one?
 
@@ -145,7 +143,7 @@ for c in (0.02, 0.1, 0.3):
     for gamma in (1, 2, 4):
         hit, tokens = ALPHA ** (gamma + 1), expected_tokens(ALPHA, gamma)
         in_turn = gamma * c + 1
-        at_once = hit * max(1, gamma * c) + (1 - hit) * in_turn
+        at_once = hit * max(1, (gamma + 1) * c) + (1 - hit) * in_turn
         gains[c, gamma] = tokens / in_turn, tokens / at_once
         lines.append([c, gamma, f"{hit:.2f}", *(f"{gain:.2f}" for gain in gains[c, gamma])])
 table(["c", "gamma", "guess comes true", "speed-up, in turn", "at the same time"], lines, "v = 1")
@@ -154,6 +152,10 @@ figures.what_a_user_waits_for(found, gains)
 # %% [markdown]
 # *Answer:* an expensive one, whose time is worth hiding. But the guess must hold for a whole round,
 # and with a large gamma it seldom does.
+#
+# The picture's left panel has the column *per token*, and the right panel this last table. The
+# middle one shows the last three lines of the first table. Of its bars, only those of the
+# throughput should be above 1. Gamma 4 has three on the wrong side, and gamma 1 has one, the pause.
 #
 # Is it exact? The draft tokens of the next round were drawn from q_draft after a text that had not
 # been written yet. They are used only if that very text is written. The coins of the round do not

@@ -78,24 +78,24 @@ assert prefers["forward-kl"] == "B" and prefers["total-variation"] == "A"
 # %% [markdown]
 # *Answer:* forward KL prefers B, and A has the higher alpha, .901 against .8. Forward KL punishes
 # forgetting: a token with p_target .1 and q_draft .001 is a great surprise. For speculation it is a
-# small matter, because that token comes once in ten places and is then replaced.
+# small matter, because that token comes once in ten places, mostly as a replacement.
 #
 # So why not take total variation? Training follows the *gradient*, which tells how the loss changes
 # if a logit grows a little. Let U be the tokens with q_draft < p_target, those that have too
 # little.
 #
-# **Claim.** The gradient of alpha at logit j is q(j) x ([j is in U] - q(U)), where q(U) is the sum
+# **Claim.** The gradient of alpha at logit j is q(j) * ([j is in U] - q(U)), where q(U) is the sum
 # of q over U. (The bracket is 1 if true and 0 if not.)
 #
 # **Proof.** min(p, q) is q(x) where x is in U, and p(x) elsewhere, and p does not move. So alpha
-# moves as q(U) does. If logit j grows, softmax moves q(x) by q(x) x ([x = j] - q(j)). The sum over
-# U is q(j) x [j is in U] - q(U) x q(j).
+# moves as q(U) does. If logit j grows, softmax moves q(x) by q(x) * ([x = j] - q(j)). The sum over
+# U is q(j) * [j is in U] - q(U) * q(j).
 #
 # The gradient of forward KL is q(j) - p(j). We look at three places: one where the student is near,
 # one where it is off, and one where it is far off. The number is the sum of the gradient's absolute
 # values over all logits.
 #
-# *Guess first:* which loss pulls the student hardest where it is far off, as it should?
+# *Guess first:* a loss should pull hardest where the student is far off. Which one does?
 
 # %%
 def gradient(loss, p_target, q_draft):
@@ -123,8 +123,8 @@ assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-k
 # %% [markdown]
 # *Answer:* forward KL, by far. Total variation hardly pulls where the student is far off, because
 # all tokens of U have tiny q. A student that is sure of wrong tokens everywhere would learn very
-# little for a long time. Near the target it is the other way round. Minus log alpha divides by
-# alpha, so it pulls harder where little is accepted.
+# little for a long time. Near the target it is the other way round. Minus log alpha divides the
+# pull of total variation by alpha. Near the target that changes little, and far off much.
 #
 # ## A student that is too small
 #
@@ -160,6 +160,7 @@ figures.losses(two_humps.exp().tolist(), fits)
 # *Answer:* forward KL *covers*: every token of the target has to get something, so the hump is wide
 # and much of it lies in the valley. Reverse KL *picks*: it stays where the target is likely, on one
 # hump. Total variation takes what gains most overlap, here the big hump and a little more.
+# In the picture, the green area is alpha.
 #
 # ## A real student
 #
@@ -217,12 +218,12 @@ print(f"training brings {worst - trained['untrained']:.3f} or more, "
 assert worst > trained["untrained"] + .05 and best - worst < .1
 
 # %% [markdown]
-# *Answer:* less than that it is trained at all. Compare the last two numbers: training matters
-# most, and the choice of the loss matters less. Total variation was not slow here. AdamW makes
-# large steps of small gradients, and a new student is flat, so it is not yet sure of wrong tokens.
-# LK losses (arXiv 2602.23881) begin near forward KL and go over to total variation as alpha grows.
-# The last phase of `train_tiny.py` is by total variation; `python -m training NAME --loss LOSS`
-# trains the other draft models by any of them.
+# *Answer:* no. That it is trained at all matters more: compare the last two numbers. Total
+# variation was not slow here, probably because AdamW makes large steps of small gradients, and a
+# new student is flat, so it is not yet sure of wrong tokens. LK losses (arXiv 2602.23881) begin
+# near forward KL and go over to total variation as alpha grows. The last phase of
+# `train_tiny.py` is by total variation; `python -m training NAME --loss LOSS` trains the other
+# draft models by any of them.
 #
 # ## Three things to know
 #

@@ -18,6 +18,7 @@ from nanospec.proof.walk import target_distribution, walk
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
 TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
 NEW = 4
+LAST = "the text's last token was read in this round, too, and a cache of n tokens has n slots"
 
 
 class SlotCache:
@@ -152,13 +153,14 @@ EXERCISE = Exercise(
            "text; nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
      *(wrong("neither-rolled-back", "both caches still hold rejected draft tokens",
              valid_slots=lambda n, g, k, more=more: (n + g, n + g - 1 + more)) for more in (0, 1)),
-     *(wrong("one-slot-too-few", "you give up a slot that still holds text, of " + whose + ": lengths are counted from "
-             "1, slots from 0, but a cache of n tokens has n slots", valid_slots=slots) for whose, slots in (
-           ("the draft model", lambda n, g, k: (n + k, n + k - 1)),
-           ("the draft model", lambda n, g, k: (n + k, n + min(k, g - 1) - 1)),
-           ("the target", lambda n, g, k: (n + k - 1, n + min(k, g - 1))),
-           ("both", lambda n, g, k: (n + k - 1, n + k - 1)),
-           ("both", lambda n, g, k: (n + k - 1, n + min(k, g - 1) - 1)))),
+     *(wrong("one-slot-too-few", "you give up a slot that still holds text, of " + whose + ": " + why, valid_slots=slots)
+       for whose, why, slots in (
+           ("the draft model", "its last draft token is missing only where all were accepted",
+            lambda n, g, k: (n + k, n + k - 1)),
+           ("the draft model", LAST, lambda n, g, k: (n + k, n + min(k, g - 1) - 1)),
+           ("the target", LAST, lambda n, g, k: (n + k - 1, n + min(k, g - 1))),
+           ("both", LAST, lambda n, g, k: (n + k - 1, n + k - 1)),
+           ("both", LAST, lambda n, g, k: (n + k - 1, n + min(k, g - 1) - 1)))),
      wrong("both-cut-to-the-shorter", "where all were accepted you cut the target's cache to the draft model's: the "
            "target "
            "has read the last draft token, so it reads it again for nothing",

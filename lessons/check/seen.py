@@ -154,13 +154,18 @@ def unwritten(error: Exception) -> bool:
     return isinstance(error, NotImplementedError) and not error.args
 
 
+AMBIGUOUS = "Boolean value of Tensor with more than one value"         # torch's words
+
+
 def told(error: Exception) -> str:
-    """An error in a line or two, with the call of the learner's function that raised it."""
+    """An error in a few lines, with the call of the learner's function that raised it."""
     if isinstance(error, Failure):
         return str(error).splitlines()[0][:160]
     call = getattr(error, "call", "")
     kind, said = type(error).__name__, one_line(error)[:160]
-    return kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "")
+    return (kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "")
+            + ("\n    A tensor of several numbers was taken for one, as by Python's max, min, if or and. Torch's own "
+               "go through all of its numbers: t.clamp(min=0), torch.minimum, torch.where." if AMBIGUOUS in said else ""))
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:

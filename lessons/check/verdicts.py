@@ -16,7 +16,7 @@ def said(f, rules: Sequence[str], verdicts: Sequence[str]) -> dict[str, tuple[st
         raise Failure(f"verdicts must return a dict with the keys {', '.join(rules)}")
     words, answers = f"{', '.join(map(repr, verdicts[:-1]))} or {verdicts[-1]!r}", {}
     for name in rules:
-        is_a_pair = f"{name}: a verdict is a pair such as ('wrong', 0.123), {words} and a number"
+        is_a_pair = f"{name}: a verdict is a pair such as ({verdicts[0]!r}, 0.123), {words} and a number"
         verdict, off = pair(found[name], is_a_pair)
         if not isinstance(verdict, str) or verdict not in verdicts:
             raise Failure(f"{is_a_pair}; it returned {found[name]!r:.60}")
@@ -31,7 +31,7 @@ def contract(f, rules: Sequence[str], verdicts: Sequence[str]) -> None:
 def verdict_values(f, shown: Shown, verdicts: Sequence[str]) -> list[Seen]:
     right = {name: verdicts.index(found[0]) for name, found in shown().items()}
     answers = said(f, list(right), verdicts)
-    seen = values(f"{', '.join(verdicts[:-1])} or {verdicts[-1]}",
+    seen = values(f"verdicts, {', '.join(verdicts[:-1])} or {verdicts[-1]}",
                   lambda: {name: verdicts.index(answers[name][0]) for name in right}, right)
     return [replace(seen, secret=True)]
 
@@ -39,6 +39,6 @@ def verdict_values(f, shown: Shown, verdicts: Sequence[str]) -> list[Seen]:
 def verdict_distances(f, shown: Shown, verdicts: Sequence[str], of: Sequence[str]) -> list[Seen]:
     """Of the rules in `of`, to three decimals."""
     answers = said(f, list(shown()), verdicts)
-    seen = values("total variation from the target's distribution",
+    seen = values("verdicts, total variation from the target's distribution",
                   lambda: {name: round(answers[name][1], 3) for name in of}, {name: shown()[name][1] for name in of})
     return [replace(seen, secret=True)]

@@ -115,7 +115,7 @@ def round_h(target, draft_model, text, gamma, T, dice):
 def right_round(target, draft_model, text, gamma, T, dice):
     """The round that the eight above should have been: the text, a list of ints, with what one round adds to it.
 
-    Above are eight rounds as public programs had them, in our own words. Each has one wrong line, another one each.
+    Above are eight rounds as public programs had them, in our own words. Each has one wrong line, and no two have the same.
     target(tokens), draft_model(tokens) -> logits (len(tokens), V), a row for the token after each of these.
     gamma: how many tokens are drafted.  T: the temperature of both models, above 0.
     dice.pick(weights) -> a token;  dice.flip(prob) -> True or False.
@@ -131,6 +131,7 @@ def verdicts():
     "later": at T = 1 the first token is right, and a later one is wrong.
     "temperature": at T = 1 all three tokens are right; at other temperatures they are not.
     distance: the total variation of the whole text from the target's at T = 0.5, to three decimals.
-    lessons.round_by_round.off_by(round_a, SEEDS, T, new) walks texts of `new` tokens: gamma 2, the tables of SEEDS.
+    lessons.round_by_round.off_by(round_a, SEEDS, T, new) walks texts of `new` tokens, gamma 2, and returns that
+    distance; below 1e-9 it is 0.
     """
     raise NotImplementedError

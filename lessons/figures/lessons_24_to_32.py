@@ -54,7 +54,7 @@ def what_to_train_on(before: float, alphas: dict[str, Sequence[float]]) -> None:
     axes.axhline(before, color=INK, linestyle=":", linewidth=2, label="on code, before")
     for (name, line), colour in zip(alphas.items(), (RED, GREEN)):
         axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    axes.set(xlabel="batch of four docstrings", ylabel="alpha", ylim=(0, 1.4 * before))
+    axes.set(xlabel="batch of four texts of docstrings", ylabel="alpha", ylim=(0, 1.4 * before), xticks=range(1, 21, 3))
     axes.legend(frameon=False)
     save(figure, "what_to_train_on")
 
@@ -153,7 +153,7 @@ def what_a_user_waits_for(found: dict[tuple[str, int], Sequence[float]],
     bars(middle, ["first token", "per token", "longest pause", "throughput"], *(
         ([ours / plain for ours, plain in zip(found[loads[-1], gamma], found[loads[-1], 0])], colour, name)
         for gamma, colour, name in kinds))
-    middle.set(xlabel=f"requests come {loads[-1]}", ylabel="in units of plain decoding's", ylim=(0, 2.2))
+    middle.set(xlabel=f"requests come {loads[-1]}", ylabel="relative to plain decoding", ylim=(0, 2.2))
     middle.tick_params(axis="x", labelsize=7)
     bars(right, [f"{gamma}\n{c}" for c, gamma in gains], ([turn for turn, _ in gains.values()], FAINT, "in turn"),
          ([once for _, once in gains.values()], GREEN, "drafting while the target verifies"))

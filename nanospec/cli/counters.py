@@ -67,6 +67,7 @@ def summed(kind: str, windows: Sequence[Window], notes: Sequence[str]) -> Counte
     """All windows together. Places that a line leaves out were never accepted: llama.cpp lists
     them up to the last one that was.
     """
+    windows = [window for window in windows if window.drafted]      # some say that nothing was
     drafted = sum(window.drafted for window in windows)
     accepted = sum(window.accepted for window in windows)
     if not drafted:

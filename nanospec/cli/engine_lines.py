@@ -45,6 +45,9 @@ def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]
     if not found:
         return [of_list(path, data, gamma, bonus)]
     (kind, lines), = found.items()
+    if bonus or gamma and kind != "SGLang's log":
+        raise RequestError(f"{path} has {kind}, which says this: --bonus is for a list, --gamma for a "
+                           "list and SGLang's log")
     return READERS[kind](kind, lines, gamma)
 
 
@@ -90,8 +93,10 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
             totals[what] = totals.get(what, 0.0) + value
     if len(models) > 1:
         raise RequestError(f"{kind} of {len(models)} models: give one at a time")
-    drafts, drafted, accepted = (totals.get(what, 0.0) for what in (
-        "drafts", "draft_tokens", "accepted_tokens"))
+    names = "drafts", "draft_tokens", "accepted_tokens"
+    if lacking := [name for name in names if name not in totals]:
+        raise RequestError(f"{kind} have no num_{lacking[0]}: is it the whole answer?")
+    drafts, drafted, accepted = (totals[name] for name in names)
     if not drafts:
         raise RequestError(f"{kind}: no draft was counted")
     curve = [by_place.get(place, 0.0) / drafts for place in range(max(by_place, default=-1) + 1)]
@@ -111,9 +116,13 @@ def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 def parse_window(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
     """How many drafts a line is about follows from its other numbers. length: the name of one."""
     shares, mean = parse_shares(kind, line), field(length, line)
-    total, off, full = sum(shares), DIGITS * len(shares), drafted / max(1, len(shares))
-    if shares and (total - off) * full <= accepted <= (total + off) * full:
-        return Window(full, drafted, accepted, shares)      # every draft had all its places
+    total, off = sum(shares), DIGITS * len(shares)
+    for places in range(len(shares), MOST_NODES if shares else 0):
+        full = drafted / places
+        if accepted > (total + off) * full:
+            break
+        if (total - off) * full <= accepted:
+            return Window(full, drafted, accepted, shares)  # every draft had all these places
     if total:
         return Window(accepted / total, drafted, accepted, shares)
     drafts = accepted / (mean - 1) if accepted and mean and mean > 1 else None

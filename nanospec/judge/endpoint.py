@@ -58,6 +58,7 @@ class Endpoint:
     declined: what it was asked without, because it refuses it; None before the first answer.
     prompt_tokens: how many it says that the prompt has, in its last answer.
     says_length: whether every answer so far said how it ended, or how many tokens it has.
+    instead: what to do about a server that cannot be judged.
     """
 
     url: str
@@ -70,6 +71,7 @@ class Endpoint:
     declined: list[str] | None = field(default=None, init=False)
     prompt_tokens: int | None = field(default=None, init=False)
     says_length: bool = field(default=True, init=False)
+    instead: str = field(default="Compare it with a second server, --plain", init=False)
 
     def __post_init__(self):
         check_numbers(Real, timeout=self.timeout)
@@ -207,9 +209,8 @@ class Endpoint:
             raise ValueError(f"the id {name.removeprefix(BY_ID)!r}")
         return int(name.removeprefix(BY_ID))
 
-    def not_judged(self, why: str, instead: str = "Compare it with a second server, --plain"
-                   ) -> EndpointError:
-        return EndpointError(f"{self.url} {why}: so it cannot be judged. {instead}")
+    def not_judged(self, why: str, instead: str = "") -> EndpointError:
+        return EndpointError(f"{self.url} {why}: so it cannot be judged. {instead or self.instead}")
 
     def ids(self, dice: Dice) -> list[int]:
         """A sampler for the judge. EndpointError if the tokens have no ids."""

@@ -51,6 +51,7 @@ def answers(endpoint: Endpoint, prompts: Sequence[str | list[int]]) -> list[list
             return one.ids(Dice([0]))
         return one.complete(0)["text"]
 
+    endpoint.instead = "Give its texts in a file"
     endpoint.complete(0)                # finds out what it takes, once for all
     return drawn_by(answer, range(len(prompts)), endpoint.at_once)
 
@@ -78,6 +79,20 @@ def tokens_of(prompt: list[int], text: list[int] | str, config: Any, tokenizer: 
         raise RequestError(f"{len(prompt)} prompt tokens and {len(ids)} of a text exceed the "
                            f"context of {config.context}")
     return ids
+
+
+def without_half(text: list[int] | str, own: Read, other: Read, spellings: Sequence[bytes | None]
+                 ) -> Read:
+    """What was read of a text, without its last token where that of the other text only goes on:
+    blanks at a text's end are lost, and so may be a part of a character.
+    """
+    last = len(own.tokens) - 1
+    if isinstance(text, str) and 0 < last < len(other.tokens) and (
+            own.tokens[:last] == other.tokens[:last]):
+        mine, its = (spellings[one.tokens[last]] or b"" for one in (own, other))
+        if its.startswith(mine):
+            return own.until(last)
+    return own
 
 
 def certain(text: str, found: Read, spellings: Sequence[bytes | None], gap: float) -> int:

@@ -17,7 +17,7 @@ from nanospec.fast.int8 import LARGEST, LEAST
 # Each rounds more than the one before.
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8")
 SEVERAL, BLOCK = 5, 64          # tokens in a call: as one that verifies, and as the float call
-EXPLAINED, BEYOND = 4.0, 8.0    # times what was measured
+EXPLAINED, BEYOND = 1.0, 8.0    # times what was measured
 KNOWN = 16                      # of the likeliest tokens are looked at
 
 

@@ -4,7 +4,7 @@ A greedy token is the likeliest one, so all that rounding can do is to choose an
 close. How close is measured: the target in the named data type reads the texts, in calls on one
 token and on several, and its logits are compared with those of a float call (rounding.py). What
 lies within EXPLAINED times that is rounding, what lies beyond BEYOND times it is not, and of what
-lies between nothing is said: other kernels than ours round otherwise. Each text is read with the
+lies between nobody is accused: other kernels than ours round otherwise. Each text is read with the
 tokens that it has, so a verdict also says which of the two is not the target's. kinds.py looks for
 the bug's name, and for causes that are no bug.
 """
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nanospec.fast.announce import announced, printable
-from nanospec.judge.given import certain, cleaned, tokens_of
+from nanospec.judge.given import certain, cleaned, tokens_of, without_half
 from nanospec.judge.kinds import Case, Kind, likeliest
 from nanospec.judge.rounding import (BEYOND, DTYPES, EXPLAINED, SEVERAL, Compared, Moved, compared,
                                      exact_type, finer, in_type, moved, parting, read)
 
 COARSER = 2.0   # times what was measured of a data type that was not named
+LIKELY = 4.0    # times what was measured: so far below the best, a token may have been written
 WINDOW, PLACES = 32, 1_024      # that rounding is measured on: of a text at most, of all texts
 FEW = 32                        # places: on fewer than that what was measured says little
 SHOWN, CASES = 8, 16            # differences; texts by which a kind is known
@@ -59,8 +60,8 @@ class Judged:
             *lines[:SHOWN], *([f"... and {more} more."] if more > 0 else []),
             f"{self.dtype} moves the gap between two logits of this model by up to "
             f"{self.moved.most:.2g} ({self.moved.calls:.2g} between calls on 1 and on {SEVERAL} "
-            f"tokens; {self.moved.places} places measured). Up to {EXPLAINED:g} times that is "
-            f"called rounding here, from {BEYOND:g} times on it is not.",
+            f"tokens; {self.moved.places} places measured). Up to {EXPLAINED:g} x that is called "
+            f"rounding here, from {BEYOND:g} x on it is not.",
             f"{len(self.each)} pairs of texts: "
             + ", ".join(f"{counts[verdict]} {words[verdict]}"
                         for verdict in words if counts[verdict]) + ".",
@@ -107,9 +108,11 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
         for task, both in zip(tasks, ids):
             reads = [read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
                      for text, tokens in zip(task[1:], both)]
-            sure = [certain(text, reading, spellings, EXPLAINED * spread.most)
+            sure = [certain(text, reading, spellings, LIKELY * spread.most)
                     if isinstance(text, str) else len(reading.tokens)
                     for text, reading in zip(task[1:], reads)]
+            reads = [without_half(text, own, other, spellings) for text, own, other
+                     in zip(task[1:], reads, reads[::-1])]
             each.append(compared((reads[0], reads[1]), spread.most, (sure[0], sure[1])))
     judged = Judged(0, "", spread, each, dtype, tokenizer)
     judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
@@ -140,11 +143,13 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
     verdicts = Counter(one.verdict for one in each)
     sides = [side for side in (0, 1) if any(one.off[side] is not None for one in each)]
 
-    def kind(side: int) -> Kind:
+    def kind(side: int, times: float = BEYOND) -> Kind:
+        """By the texts in which something is so many times further off than rounding."""
         cases = [Case(task.prompt, one.reads[side].until(one.sure[side]),
                       one.reads[1 - side].tokens)
-                 for task, one in zip(tasks, each) if one.off[side] is not None][:CASES]
-        return likeliest(exact, cases, BEYOND * spread, judged.tokenizer, draft_model)
+                 for task, one in zip(tasks, each)
+                 if one.reads[side].until(one.sure[side]).off(times * spread)][:CASES]
+        return likeliest(exact, cases, times * spread, judged.tokenizer, draft_model)
 
     if judged.moved.places < FEW:
         return 3, "Too little to say: the texts are too short."
@@ -168,6 +173,13 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         return 1, (f"A BUG in {name}: in {len(found)} of {len(each)} texts it writes what the "
                    f"target in {dtype} does not. The likeliest kind: {why.words}.")
     if verdicts["close"]:
+        far = [max((0, 1), key=lambda side: one.behind[side]) for one in each
+               if one.verdict == "close"]
+        side = max(set(far), key=far.count)
+        why = kind(side, EXPLAINED)
+        if why.asked:
+            return 2, (f"No verdict: where {'AB'[side]} parts, rounding hardly explains it, but "
+                       f"{why.words}.")
         return 3, ("Too few differences to say: where it counts the tokens are further apart than "
                    "rounding was seen to move them, and not far enough for a bug.")
     if verdicts["spelling"]:

@@ -32,9 +32,9 @@ def test_drafting_hidden_states(lesson, exchanged):
     assert left["EAGLE-3, unrolled"] > left["EAGLE-3"] + 0.05
     assert all(a > b for a, b in zip(fall["EAGLE-3, unrolled"][1:], fall["EAGLE-3"][1:]))
     assert fall["EAGLE"][0] > fall["EAGLE-3"][0] > fall["EAGLE-3, unrolled"][0]
-    trained = fall.pop("prefix, for hours")
+    trained = fall.pop("prefix, trained longer")
     assert trained[0] > max(line[0] for line in fall.values()) + 0.1
-    assert left["prefix, for hours"] > left["EAGLE"], "the lesson says that it keeps more of its alpha"
+    assert left["prefix, trained longer"] > left["EAGLE"], "the lesson says that it keeps more of its alpha"
 
     # the mask: the text, then diagonals; with another place's predictions it is another attention
     grid, mask = names["grid"], names["mask_unrolled"]

@@ -127,6 +127,18 @@ def test_llama_leaves_out_places_that_were_never_accepted(read):
     assert its.curve == pytest.approx((.966, .954, 0, 0, 0))               # 435 / 87 tokens in a draft
 
 
+def test_drafts_are_counted_although_shares_have_three_digits(read):
+    """1,203 drafts of five places, of which 7 and 2 of the first ones were accepted: .0058 and .0017 of them."""
+    its, = read("slot | draft acceptance = 0.00150 (  9 accepted /  6015 generated), mean acceptance length = 1.01, "
+                "acceptance rate per position = (0.006, 0.002)\n")
+    assert its.drafts == pytest.approx(1203) and its.curve == pytest.approx((.006, .002, 0, 0, 0))
+
+
+def test_a_line_in_which_nothing_was_drafted_counts_nothing(read):
+    its, = read(LOG + LOG.splitlines()[-1].replace("Drafted: 9 ", "Drafted: 0 ").replace("0.000", "nan"))
+    assert its.drafts == pytest.approx(274) and its.drafted == 822 and len(its.curve) == 3
+
+
 def test_a_list(read):
     """2 of 5 rounds accept all three draft tokens, 3 two at least, 4 one at least. With the bonus token it has no 0."""
     for text, options in (("3, 0, 1\n3 2\n", (3,)), ("[4, 1, 2, 4, 3]", (3, "with"))):
@@ -149,9 +161,12 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (METRICS.replace("} 98.0", "} 198.0"), (), "more often than the one before it"),
     (METRICS.replace("} 24.0", "} 64.0"), (), "more often than the one before it"),
     (METRICS.replace("226.0", "326.0"), (), "226 tokens accepted by place, and 326 in all"),
-    (METRICS.replace('position="3"', 'position="99999"'), (), "no position"), (PLACE, (), "no draft was counted"),
+    (METRICS.replace('position="3"', 'position="99999"'), (), "no position"), (PLACE, (), "have no num_drafts"),
     (METRICS + METRICS.replace('"m"', '"n"'), (), "of 2 models"),
-    ("vllm:spec_decode_num_drafts_total 5\n", (), "counts no draft token"),
+    ("vllm:spec_decode_num_drafts_total 5\n", (), "have no num_draft_tokens"),
+    (METRICS.replace("num_accepted_tokens_total", "other"), (), "have no num_accepted_tokens: is it the whole"),
+    (LOG.splitlines()[-1].replace("Drafted: 9", "Drafted: 0"), (), "counts no draft token"),
+    (METRICS, (5,), "--gamma for a list"), (STATISTICS, (0, "with"), "--bonus is for a list"),
     (LOG.replace("Accepted: 141", "Accepted: none"), (), "line 2: no 'Accepted' there"),
     (LOG.replace("0.897", "0.8.97"), (), "line 2: '0.8.97' is no count"),
     (LOG.replace("0.897", "0.397"), (), "more often than the one before it"),

@@ -17,8 +17,8 @@ from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.judge import texts
-from nanospec.judge.endpoint import Endpoint
-from nanospec.judge.given import answers, certain, cleaned
+from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.given import answers, certain, cleaned, without_half
 from nanospec.judge.rounding import Read, compared, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -232,8 +232,11 @@ def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
         row[ids] = torch.where(row[ids] > 0, row[ids] / 1.2, row[ids] * 1.2)
         return row.argmax()
 
-    found = judged(greedy_texts(), [written(TARGET, prompt, penalised) for prompt in PROMPTS], "float16")
-    assert found.status == 2 and re.search(r"a repetition penalty of 1\.(15|2)\b", found.verdict)
+    # In float16 it is off, in bfloat16 some of it is not so far off that it must be a bug.
+    for dtype, found in (("float16", {"bug"}), ("bfloat16", {"bug", "close"}), ("int8", {"close"})):
+        one_of = judged(greedy_texts(), [written(TARGET, prompt, penalised) for prompt in PROMPTS], dtype)
+        assert one_of.status == 2 and re.search(r"a repetition penalty of 1\.(15|2)\b", one_of.verdict)
+        assert {compared.verdict for compared in one_of.each} == found
 
 
 # By hand
@@ -265,8 +268,8 @@ LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[
 
 
 @pytest.mark.parametrize("more, most, calls, said, status", [
-    ((.0625, -.03125), "0.094", "0.094", "rounding", 0),            # 4 x .09375 = .375, and the gap is .25
-    ((.046875, .03125), "0.047", "0.016", "too close to call", 3),  # 4 and 8 x .046875 = .1875, .375
+    ((.1875, -.125), "0.31", "0.31", "rounding", 0),                # .3125, and the gap is .25
+    ((.125, -.0625), "0.19", "0.19", "too close to call", 3),       # .1875 is less, and 8 times that is not
     ((.015625, .03125), "0.031", "0.016", "too close to call", 3),  # 8 x .03125 is .25, and no more
     ((.015625, -.0078125), "0.023", "0.023", "more than rounding", 1)])      # 8 x .0234375 = .1875
 def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkeypatch):
@@ -317,6 +320,21 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     assert upto("dx", [3, 5], [3], [1]) == 2                # off, and no likely token is spelled so
 
 
+def test_what_a_text_has_lost_at_its_end_parts_nobody():
+    """A text without its last blank, beside the ids; but not where the other goes on with another token."""
+    spellings = [b"a", b"]\n", b"]", b"b"]
+
+    def cut(text, tokens, other):
+        own, its = (Read(one, torch.zeros(len(one)), *torch.zeros(2, len(one), 2)) for one in (tokens, other))
+        return len(without_half(text, own, its, spellings).tokens)
+
+    assert cut("a]", [0, 2], [0, 1]) == 1 and cut("ab", [0, 3], [0, 1]) == 2 and cut("]", [2], [1]) == 1
+    assert cut([0, 2], [0, 2], [0, 1]) == 2 and cut("b]", [3, 2], [0, 1]) == 2      # ids are whole; they part before
+    texts = greedy_texts()
+    short = [TOKENIZER.decode(text).rstrip() for text in texts]
+    assert judged(texts, short, "float16").status == 0
+
+
 def test_nobody_is_accused_of_tokens_that_are_not_certain():
     """What rounding moves is .25 here, so 3 is off: at place 1 of three. At its last place a token may lack a part."""
     def at(place, token):
@@ -356,6 +374,13 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
     ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in PROMPTS]
     assert said == (ids if names_ids else [*map(TOKENIZER.decode, ids)])
     assert status == 1 and "A BUG in B" in (out := capsys.readouterr().out) and "without its BOS" in out
+
+
+def test_a_server_that_stops_early_has_its_texts_in_a_file(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with running(Server) as start, pytest.raises(EndpointError, match="Give its texts in a file"):
+        url = start(lambda body: {"text": "a", "finish_reason": "stop"}).url
+        answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}), PROMPTS)
 
 
 def test_from_the_command_line(tmp_path, capsys):
