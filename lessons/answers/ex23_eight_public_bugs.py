@@ -115,7 +115,7 @@ def round_h(target, draft_model, text, gamma, T, dice):
 def right_round(target, draft_model, text, gamma, T, dice):
     """The round that the eight above should have been: the text, a list of ints, with what one round adds to it.
 
-    Above are eight rounds as public programs had them, in our own words. Each has one wrong line, and no two have the same.
+    Above are eight rounds as public programs had them, in our own words. Each has one wrong line, another in each.
     target(tokens), draft_model(tokens) -> logits (len(tokens), V), a row for the token after each of these.
     gamma: how many tokens are drafted.  T: the temperature of both models, above 0.
     dice.pick(weights) -> a token;  dice.flip(prob) -> True or False.

@@ -153,8 +153,8 @@ EXERCISE = Exercise(
            "text; nothing is wrong but the speed", valid_slots=lambda n, g, k: (n + k, n + g - 1)),
      *(wrong("neither-rolled-back", "both caches still hold rejected draft tokens",
              valid_slots=lambda n, g, k, more=more: (n + g, n + g - 1 + more)) for more in (0, 1)),
-     *(wrong("one-slot-too-few", "you give up a slot that still holds text, of " + whose + ": " + why, valid_slots=slots)
-       for whose, why, slots in (
+     *(wrong("one-slot-too-few", "you give up a slot that still holds text, of " + whose + ": " + why,
+               valid_slots=slots) for whose, why, slots in (
            ("the draft model", "its last draft token is missing only where all were accepted",
             lambda n, g, k: (n + k, n + k - 1)),
            ("the draft model", LAST, lambda n, g, k: (n + k, n + min(k, g - 1) - 1)),

@@ -163,9 +163,9 @@ def told(error: Exception) -> str:
         return str(error).splitlines()[0][:160]
     call = getattr(error, "call", "")
     kind, said = type(error).__name__, one_line(error)[:160]
-    return (kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "")
-            + ("\n    A tensor of several numbers was taken for one, as by Python's max, min, if or and. Torch's own "
-               "go through all of its numbers: t.clamp(min=0), torch.minimum, torch.where." if AMBIGUOUS in said else ""))
+    more = ("\n    A tensor of several numbers was taken for one, as by Python's max, min, if or and. Torch's own go "
+            "through all of its numbers: t.clamp(min=0), torch.minimum, torch.where." if AMBIGUOUS in said else "")
+    return kind + f": {said}" * (said != kind) + (f"\n    in {call}" if call else "") + more
 
 
 def fits(draw: Callable[[Row], Hashable], expected: dict, samples: int = 3_000) -> str:

@@ -8,13 +8,12 @@ import torch
 from lessons.cascade import DEFERRALS, cascade
 from lessons.lossy_rules import lenient, typical
 from nanospec.draft import Draft
-from nanospec.methods.rules.block import verify_block
-from nanospec.methods.rules.traversal import verify_traversal
+from nanospec.methods.index import RULES as OF_INDEX
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.proof.walk import distance, walk
 from nanospec.speculate import verify
 
-EVERY = {"verify": verify, "node rule": verify_tree, "block": verify_block, "traversal": verify_traversal}
+EVERY = {"verify": verify, "node rule": verify_tree, **{name: rule for name, rule in OF_INDEX.items() if rule}}
 RULES = EVERY | {"typical": typical} | {
     f"lenient, {name}": lenient(0.7, EVERY[name]) for name in ("verify", "node rule")} | {
     f"{deferral}, {name}": cascade(deferral, 0.3, rule) for deferral in DEFERRALS for name, rule in EVERY.items()

@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import product
 
+import torch
+
 from nanospec.dice import Dice
 from nanospec.draft import Drafter
 from nanospec.errors import RequestError
@@ -19,12 +21,12 @@ from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, meth
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
-from nanospec.proof.walk import target_distribution
+from nanospec.proof.walk import TOLERANCE, target_distribution
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill, until
 from tests.proof.checks import GPT4, GPT_DRAFT_MODEL4
-from tests.proof.compare import Batch, Found, caches, greedy, prompts_of, ragged, rounds, together, worst
+from tests.proof.compare import Batch, Found, Off, caches, greedy, prompts_of, ragged, rounds, together, worst
 from tests.proof.handover import Ledger, only_these_are_random
 
 # Block verification of a tree is traversal, so by its own name traversal has only the chain to judge.
@@ -138,7 +140,7 @@ def real_dice(name: str, rule: str, texts: int = 1_000) -> Found:
                      Sampling(1.2), RULES[rule])
     fit = goodness_of_fit(Counter(map(tuple, drawn)), target_distribution(TABLE, [1, 0, 1], 3, temperature=1.2))
     bad = float(fit.p_value < FALSE_ALARM)
-    return texts, bad, bad
+    return Off.at((texts, bad, bad), f"{texts} texts after [1, 0, 1] do not fit, p {fit.p_value:.1g}")
 
 
 def long_caches(name: str, rule: str) -> Found:
@@ -186,43 +188,47 @@ def second_request(name: str, rule: str) -> Found:
     """The same drafter writes a second text as a new one would."""
     run, used = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT_MODEL4,
                                                                                        **SMALL)
-    wrong = 0
-    for ids, seed in (([0, 1, 2, 0, 1], 0), ([2], 1), ([1, 2, 3, 0, 1, 2, 2, 3], 2)):
-        mine = list(speculate(GPT4, used, ids, 16, 0.8, seed=seed, rule=RULES[rule]))
-        new = list(run(ids, max_new_tokens=16, temperature=0.8, seed=seed))
-        wrong += [(r.tokens, r.emitted) for r in mine] != [(r.tokens, r.emitted) for r in new]
-    return 3, float(wrong), float(wrong)
+    for count, ids in enumerate(([0, 1, 2, 0, 1], [2], [1, 2, 3, 0, 1, 2, 2, 3])):
+        both = [[(done.tokens, done.emitted) for done in run_again(ids, max_new_tokens=16, temperature=0.8, seed=count)]
+                for run_again in (lambda ids, **request: speculate(GPT4, used, ids, rule=RULES[rule], **request), run)]
+        if both[0] != both[1]:
+            return Off.at((3, 1.0, 1.0), f"after {ids}, its text number {count + 1}, it drafts as after no new one")
+    return 3, 0.0, 0.0
 
 
 def shrinking_text(name: str, rule: str) -> Found:
     """Tokens are taken back and another one is written, as a drafter's own drafter sees it: what is drafted then is
     drafted after the text as it is. Some learn from earlier rounds how much to draft, or what.
     """
-    error, count = 0.0, 0
-    for back in range(1, 5):
+    count = 0
+    for back, new in product(range(1, 5), range(4)):
         drafter, fresh = (drafter_of(name, GPT4, GPT_DRAFT_MODEL4, **SMALL) for _ in range(2))
-        batch, dice, sampling = Batch(GPT4, drafter, [[2, 1, 3, 2, 1]], 60), Dice([7]), Sampling(0)
+        batch, dice, sampling = Batch(GPT4, drafter, [[2, 1, 3, 2, 1]], 60), Dice([7]), Sampling(1.5)
         for _ in range(4):
             batch.round(dice, sampling, RULES[rule])
         text = batch.text
         kept = text.ids()[0][:-back]
         text.length -= back
-        text.commit((text.last(1) + 1 + back) % 4, 1)
+        text.commit(torch.full((1, 1), new), 1)
         again = Text([[*kept, int(text.last(1))]], 60, 4)
         fresh.begin(again)
         fresh.read(again, [0], prefill(GPT4, again, drafter.layers)[1])
         drafts = []
         for who, what in ((drafter, text), (fresh, again)):
+            dice = Dice([8])
             dice.refill(drafter.uniforms + drafter.most + 1)
             drafts.append(who.propose(what, sampling, dice, 60))
         ours, theirs = drafts
         n = min(ours.tokens.shape[1], theirs.tokens.shape[1])
-        error += int(ours.tokens[0, 0] != theirs.tokens[0, 0])
+        error = float(ours.tokens[0, 0] != theirs.tokens[0, 0])
         learns = entry_of(name).learns
         error += (ours.q_draft[:, :n] - theirs.q_draft[:, :n]).abs().max().item() if learns != "tokens" else 0.0
         error += not learns and ours.tokens.shape != theirs.tokens.shape
+        if not error <= TOLERANCE:
+            return Off.at((1, error, error), f"{back} tokens of {kept} ... were taken back, and {new} was written: it "
+                          f"drafts {ours.tokens[0, 1:].tolist()}, and a new one {theirs.tokens[0, 1:].tolist()}")
         count += 1
-    return count, error, error
+    return count, 0.0, 0.0
 
 
 def foreign_vocabulary(name: str, rule: str) -> Found:
