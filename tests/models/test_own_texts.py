@@ -289,8 +289,8 @@ def test_it_is_trained_as_told(small, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "compiler_for", lambda device: device)
     monkeypatch.setattr(KeptTraining, "compile", lambda its: None)
     monkeypatch.setattr(command, "run", lambda *its: heard.append(its))
-    argv = ["lookback", "--weights", path, "--out", tmp_path, "--tokens", 2 * AT_ONCE * TOKENS, "--spoken", 6, "--steps",
-            7, "--seed", 4, "--minutes", 2.5, "--loss", "reverse-kl", "--compile"]
+    argv = ["lookback", "--weights", path, "--out", tmp_path, "--tokens", 2 * AT_ONCE * TOKENS, "--spoken", 6,
+            "--steps", 7, "--seed", 4, "--minutes", 2.5, "--loss", "reverse-kl", "--compile"]
     assert command.main([*map(str, argv)]) == 0
     *seeds, (its, _, _, minutes) = heard
     assert seeds == [4_000_012, 4_000_013] and len(its.model.ids) == 6
