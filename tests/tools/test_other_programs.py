@@ -371,11 +371,11 @@ def test_the_help_names_the_defaults(kind, given, usual, capsys):
 
 # What the command is told, each value unlike the defaults and all others, reaches whoever judges
 
-ASKED = "--ids 3 1 --new 4 --samples 70 --seed 8 --temperature 0.6 --top-k 5 --top-p 0.9".split()
+IDS, ASKED = ["--ids", "3", "1"], "--new 4 --samples 70 --seed 8 --temperature 0.6 --top-k 5 --top-p 0.9".split()
 SETTINGS = {"temperature": .6, "top_k": 5, "top_p": .9}
 TOLD = SETTINGS | {"ids": [3, 1], "new": 4, "samples": 70, "seed": 8, "gamma": 6, "tolerance": SINGLE,
                    "seconds": SECONDS}
-SERVER = [3, 1], 4, SETTINGS, "tiny", 7.5, 11, {}
+SERVER = 4, SETTINGS, "tiny", 7.5, 11, {}
 ON_IT = ["--model", "tiny", "--timeout", "7.5", "--at-once", "11"]
 CALLED = ("judge", "of_transformers", "recomputed", "load_with_transformers", "model_of", "special_tokens", "Endpoint",
           "against_plain", "against_logprobs", "against_model")
@@ -403,11 +403,13 @@ def read(name):
       read("small"), TOLD)),
     (["transformers", "big", "--lookup", "2", "--gamma", "6"],
      ("judge", ("of_transformers", opened("big"), [3, 1], 4, None, 6, 2, SETTINGS), read("big"), None, TOLD)),
-    (["endpoint", "http://a", *ON_IT], ("against_logprobs", ("Endpoint", "http://a", *SERVER), 70, 8, {})),
+    (["endpoint", "http://a", *ON_IT], ("against_logprobs", ("Endpoint", "http://a", [3, 1], *SERVER), 70, 8, {})),
+    (["endpoint", "http://a", *ON_IT, "--prompt", "a b"],
+     ("against_logprobs", ("Endpoint", "http://a", "a b", *SERVER), 70, 8, {})),
     (["endpoint", "http://a", *ON_IT, "--plain", "http://b"],
-     ("against_plain", ("Endpoint", "http://a", *SERVER), ("Endpoint", "http://b", *SERVER), 70, 8, {})),
+     ("against_plain", *(("Endpoint", f"http://{name}", [3, 1], *SERVER) for name in "ab"), 70, 8, {})),
     (["endpoint", "http://a", *ON_IT, "--truth", "big"],
-     ("against_model", ("Endpoint", "http://a", *SERVER), read("big"), [3, 1], 70, 8,
+     ("against_model", ("Endpoint", "http://a", [3, 1], *SERVER), read("big"), [3, 1], 70, 8,
       ("special_tokens", opened("big"), {}), {}))], ids=lambda value: value[0])
 def test_all_that_the_command_is_told_is_judged(argv, heard, monkeypatch):
     calls = []
@@ -415,4 +417,4 @@ def test_all_that_the_command_is_told_is_judged(argv, heard, monkeypatch):
         monkeypatch.setattr(f"nanospec.cli.judge.{name}", lambda *its, name=name, **more: (
             calls.append(Call((name, *its, more))) or calls[-1]))
     monkeypatch.setattr("nanospec.cli.judge.resolve_name", lambda name: name)
-    assert main([*argv, *ASKED]) == 0 and calls[-1] == heard
+    assert main([*argv, *ASKED, *IDS * ("--prompt" not in argv)]) == 0 and calls[-1] == heard
