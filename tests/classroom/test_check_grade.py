@@ -16,6 +16,7 @@ import nanospec.theory
 from lessons.check import EXERCISES, seen
 from lessons.check.catalogue import ANSWERS
 from lessons.check.command import main
+from lessons.check.grade import Grading
 from lessons.check.workers import Job, found_in, run
 
 ROOT = Path(__file__).parents[2]
@@ -137,6 +138,15 @@ def test_the_bug_is_named_to_the_teacher(tmp_path):
     found = found_in(EXERCISES[3], path)
     assert not found["solved"] and not found["slow"] and not found["shipped"]
     assert (found["part"], found["why"], found["label"]) == ("worked number", *["residual-is-target"] * 2)
+
+
+def test_a_class_is_graded_as_told(tmp_path, monkeypatch):
+    """Each option unlike its default and all others."""
+    heard = []
+    monkeypatch.setattr("lessons.check.grade.grade", lambda asked, console: heard.append(asked) or 0)
+    assert main(["--grade", str(tmp_path), "--jobs", "37", "--seconds", "7.5", "--csv", "a.csv", "--json", "b.json",
+                 "--gradescope", "c"]) == 0
+    assert heard == [Grading(tmp_path, 7.5, 37, Path("a.csv"), Path("b.json"), Path("c"))]
 
 
 def test_grading_a_class(tmp_path, capsys):

@@ -226,12 +226,14 @@ def test_speculators_itself_makes_our_guesses(pair, tmp_path):
     assert torch.equal(torch.load(tmp_path / "guesses.pt")[:, :ours.shape[1]], ours)
 
 
-def test_the_command_writes_target_and_head_of_ours(folder, tmp_path, capsys):
+@pytest.mark.parametrize("options, prefix", [([], "layers.0."), (["--for", "sglang"], "midlayer.")])
+def test_the_command_writes_target_and_head_of_ours(folder, tmp_path, capsys, options, prefix):
     out = tmp_path / "out"
-    assert main([str(out), "--weights", str(folder), "--draft-model", "eagle3"]) == 0
+    assert main([str(out), "--weights", str(folder), "--draft-model", "eagle3", *options]) == 0
     assert capsys.readouterr().out == f"{out / 'target'} and {out / 'eagle3'} written\n"
     tensors, said = written(out / "eagle3")
     assert said["dtype"] == "float32" and tensors["fc.weight"].dtype == torch.float32
+    assert f"{prefix}hidden_norm.weight" in tensors
     assert load_pair(out).target.config == load_pair(folder, draft_model="eagle3").target.config  # the target is whole
     assert main([str(out), "--weights", str(folder), "--draft-model", "eagle3"]) == 2
     assert "target is there already" in capsys.readouterr().err

@@ -25,6 +25,7 @@ from nanospec.methods.trees.tree_reader import longest_chain
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
+from tests.device.pretend import NAME as PRETEND, plugged
 from training import __main__ as training
 
 TARGET = small_gpt(11, 3, 5)
@@ -271,6 +272,22 @@ def test_it_learns_from_a_list_of_packages_too(pair_folder, tmp_path, monkeypatc
     wanted = packages.AGAIN * len(to_ids(read_texts(TEXT)[0], tokenizer)) + len(to_ids(["# ['rich'] 1"], tokenizer))
     told = " ".join(capsys.readouterr().out.split())
     assert f"{wanted:,} tokens to train on" in told and told.count("the weights will be others") == 2
+
+
+def test_it_is_trained_as_told(pair_folder, tmp_path, monkeypatch):
+    """Each option unlike its default and all others."""
+    copied(pair_folder, tmp_path)
+    heard = []
+    monkeypatch.setattr(training, "compiler_for", lambda device: device)
+    monkeypatch.setattr(training.LearnedTraining, "compile", lambda its: None)
+    monkeypatch.setattr(training, "run", lambda *its: heard.append(its))
+    with plugged():
+        assert train("mlp", "--out", tmp_path, "--steps", 7, "--seed", 3, "--minutes", 2.5, "--loss", "reverse-kl",
+                     "--device", PRETEND, "--compile") == 0
+    (its, held, _, minutes), = heard
+    assert (its.name, its.steps, its.seed, its.out, its.compiled, minutes) == ("mlp", 7, 3, tmp_path, True, 2.5)
+    assert its.made_of["loss"] == "reverse-kl"
+    assert {it.device.type for it in (its.ids, held.ids, its.model)} == {PRETEND}
 
 
 def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys):

@@ -280,6 +280,24 @@ def test_one_part_alone_is_too_little(small, tmp_path):
         training(small, texts, tmp_path)
 
 
+def test_it_is_trained_as_told(small, tmp_path, monkeypatch):
+    """Each option unlike its default and all others. The seed is that of the texts, too."""
+    path, target, _ = small
+    heard, texts = [], read(target, torch.arange(AT_ONCE * TOKENS) % 9, LAYERS, 0)
+    monkeypatch.setattr(command, "quick_copy", lambda model, rows: model)
+    monkeypatch.setattr(command, "written", lambda model, tokenizer, layers, seed: heard.append(seed) or texts)
+    monkeypatch.setattr(command, "compiler_for", lambda device: device)
+    monkeypatch.setattr(KeptTraining, "compile", lambda its: None)
+    monkeypatch.setattr(command, "run", lambda *its: heard.append(its))
+    argv = ["lookback", "--weights", path, "--out", tmp_path, "--tokens", 2 * AT_ONCE * TOKENS, "--spoken", 6,
+            "--steps", 7, "--seed", 4, "--minutes", 2.5, "--loss", "reverse-kl", "--compile"]
+    assert command.main([*map(str, argv)]) == 0
+    *seeds, (its, _, _, minutes) = heard
+    assert seeds == [4_000_012, 4_000_013] and len(its.model.ids) == 6
+    assert (its.name, its.steps, its.seed, its.out, its.compiled, minutes) == ("lookback", 7, 4, tmp_path, True, 2.5)
+    assert its.made_of["loss"] == "reverse-kl"
+
+
 def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     """It writes its texts, learns, and is stopped; then it goes on, and its last line says what to type, which works.
     The draft model is used from where it lies.

@@ -28,6 +28,7 @@ from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
 from nanospec.theory import acceptance
+from tests.device.pretend import NAME as PRETEND, plugged
 from train_tiny import FILES, SIZES, Stopped, Training, batch_at, grown, learning_rate, written_by
 
 ROOT = Path(__file__).parents[2]
@@ -445,6 +446,22 @@ def test_without_a_compiler_it_trains_all_the_same(tmp_path, monkeypatch, capsys
     monkeypatch.setattr("nanospec.fast.compiled.why_not", lambda device: "no g++")
     assert command("--compile", "--steps", 1, 1, 1, 1, "--minutes", 0, "--out", tmp_path / "pair") == 0
     assert "no g++" in capsys.readouterr().err
+
+
+def test_it_is_trained_as_told(text, tmp_path, monkeypatch):
+    """Each option unlike its default and all others."""
+    heard = []
+    monkeypatch.setattr(train_tiny, "learn_ranks", lambda read, count: text[2].ranks)       # a second time
+    monkeypatch.setattr(train_tiny, "compiler_for", lambda device: device)
+    monkeypatch.setattr(Training, "compile", lambda training: None)
+    monkeypatch.setattr(train_tiny, "run", lambda *its: heard.append(its))
+    with plugged():
+        assert command("--out", tmp_path / "it", "--steps", 5, 6, 7, 8, "--seed", 3, "--minutes", 2.5, "--device",
+                       PRETEND, "--compile") == 0
+    (training, held, _, minutes), = heard
+    assert training.size == replace(SIZES["dust"], steps=(5, 6, 7, 8)) and training.out == tmp_path / "it"
+    assert (training.seed, training.compiled, minutes) == (3, True, 2.5)
+    assert {it.device.type for it in (training.ids, held.ids, training.model)} == {PRETEND}
 
 
 def test_what_the_end_reports_and_what_is_next(finished, capsys):

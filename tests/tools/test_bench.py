@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -15,18 +15,21 @@ import torch
 from docs import pictures
 from lessons.machine import weight_bytes
 from nanospec.cli import method_options
+from nanospec.cli.bench import acceptance, serve, speed
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.bench import speed
+from nanospec.cli.bench import transformers as beside
 from nanospec.cli.bench.measure import measure
 from nanospec.cli.bench.prompts import CHAT, held_out_prompts
 from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
+from nanospec.cli.show.terminal import ShownTable
 from nanospec.errors import RequestError
 from nanospec.fast.clock import ClockedDrafter, clocked, median_seconds, timed
 from nanospec.files.model_file import save_learned, save_model
 from nanospec.files.checkpoint import Pair, load_pair
+from nanospec.files.sources import Source
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
@@ -551,6 +554,89 @@ def test_without_a_subcommand_it_is_speed_and_says_what_it_measures(weights, hel
     assert "speed-up" in out and "1 held-out prompt," in " ".join(out.split())
     assert [line.split(" ...")[0] for line in err.splitlines()] == [
         "warming up", "measuring gpt and plain decoding at T = 0, in turns"]
+
+
+# What a subcommand is told, each value unlike the defaults and all others
+
+@pytest.fixture
+def told(weights, learned, held_out, monkeypatch, tmp_path):
+    """told(module, {function: what it returns}, options) -> (a pair, the calls of these functions of the module, with
+    their names). The pair is as it was read, from where it was told to. Rows and table are written.
+    """
+    learned("mlp")
+    pair = load_pair(weights, draft_model="mlp")
+    monkeypatch.setattr("nanospec.cli.options.available", lambda device: None)      # whether it is here
+    monkeypatch.setattr("nanospec.cli.bench.transformers.extra", lambda library: None)
+
+    def of(module: ModuleType, returned: dict, options: str) -> tuple[Pair, list[tuple]]:
+        calls: list[tuple] = []
+        for name, result in (returned | {"read_pair": pair}).items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda *its, name=name, result=result, **more: calls.append(
+                    (name, *its, more)) or result)
+        name, page, rows = module.__name__.split(".")[-1], tmp_path / "a.md", tmp_path / "a.json"
+        assert bench.main([name, *options.split(), *"--device cuda:3 --dtype float16 --threads 5 --weights".split(),
+                           str(weights), "--markdown", str(page), "--json", str(rows)]) == 0
+        assert page.read_text().startswith(f"`nanospec bench {name} ") and json.loads(rows.read_text())
+        return pair, calls
+    return of
+
+
+TABLE = ShownTable(["a"], [["1"]], "", [False])
+
+
+def test_requests_are_served_as_told(told, weights):
+    pair, calls = told(serve, {"autotune": "here", "served": SERVED}, "--draft-model mlp --drafters lookup --gamma 7 "
+                       "--rows 6 --rate 2.5 --max-new-tokens 9 --temperature 0.7 --seed 8")
+    assert calls[:2] == [("read_pair", Source(weights), "cuda:3", "mlp", {}),
+                         ("autotune", *pair[:2], "float16", 5, {"rows": 6})]
+    assert [(drafter.most, *more) for _, _, drafter, *more in calls[2:]] == 3 * [
+        (most, 6, held_out_prompts(pair, 12), serve.draw_arrivals(12, 2.5, 8), 8,
+         {"max_new_tokens": 9, "temperature": .7}, {}) for most in (0, 7)]
+
+
+def test_a_text_is_judged_as_told(told, weights, tmp_path):
+    """600 tokens of it, which are two windows."""
+    (tmp_path / "text.txt").write_text("def of(text):\n    return text + 1\n" * 99)
+    half, costs = torch.full((2, 3, 253), .5), CallCosts(.25, dict.fromkeys(range(9), 1.0), 1.0)
+    pair, calls = told(acceptance, {"setups_of": ([load_pair(weights, draft_model="mlp")], "here"),
+                                    "judged": (half, half), "measure_costs": costs}, "--draft-model mlp --gamma 3 "
+                       f"--temperature 0.7 --tokens 600 --text {tmp_path / 'text.txt'}")
+    assert calls[:2] == [("read_pair", Source(weights), "cuda:3", "mlp", {}),
+                         ("setups_of", *pair[:2], "float16", 5, {})]
+    _, _, _, texts, sampling, most, _ = calls[2]
+    assert texts.shape == (2, 256) and "def of(text):" in BYTES.decode(texts[1].tolist())
+    assert (sampling.temperature, most) == (.7, 3) and calls[3][3:] == (range(2, 5), 128, {"temperature": .7})
+
+
+def test_speed_is_measured_as_told(told, weights):
+    rows = [{"drafter": "chain"}]
+    pair, calls = told(speed, {"setups_of": ("setups", "here"), "measure": None, "measure_setups": rows, "show": TABLE},
+                       "--draft-models mlp --gammas 2 --rules block --temperatures 0.7 --prompts 6 --max-new-tokens 9 "
+                       "--seed 8 --compile")
+    assert calls[:2] == [("read_pair", Source(weights), "cuda:3", "mlp", {}),
+                         ("setups_of", *pair[:2], "float16", 5, True, {})]
+    _, setups, tokenizer, texts, made, more = calls[3]
+    assert (setups, tokenizer, texts) == ("setups", pair.tokenizer, held_out_prompts(pair, 6))
+    assert [method.name for method in made(*pair[:2])] == ["chain 2, block"]
+    assert more == {"seed": 8, "max_new_tokens": 9, "temperature": .7, "what": more["what"]}
+
+
+def test_transformers_is_asked_as_told(told, weights, tmp_path, monkeypatch):
+    (tmp_path / "q.jsonl").write_text('{"prompt": "a"}')
+    heard = []
+    monkeypatch.setattr(beside, "speed", SimpleNamespace(run=lambda *its, others, **more: (
+        heard.append((*its, more)) or ([more["gammas"]], TABLE) if others(pair, {"temperature": 1}) else None)))
+    pair = load_pair(weights)
+    _, calls = told(beside, {"write_folders": ["a"], "their_dtype": torch.float16, "their_writers": {}},
+                    f"--drafters lookup --gamma 7 --temperature 0.7 --prompts {tmp_path / 'q.jsonl'} --answers "
+                    f"{tmp_path / 'b.jsonl'} --max-new-tokens 9 --seed 8")
+    assert heard == [([.7], ["lookup"], {
+        "gammas": [7], "prompts": tmp_path / "q.jsonl", "answers": tmp_path / "b.jsonl", "max_new_tokens": 9, "seed": 8,
+        "weights": str(weights), "device": "cuda:3", "dtype": "float16", "threads": 5})]
+    here = torch.device("cpu")
+    assert calls[1:] == [("their_dtype", "a", here, "float16", {}), (
+        "their_writers", ["a"], torch.float16, here, 7, {"temperature": 1, "eos_token_id": [256]}, {})]
 
 
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.

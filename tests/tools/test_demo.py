@@ -87,6 +87,24 @@ def test_what_it_writes(run, tmp_path, weights):
     assert shlex.split(played["numbers"]["command"])[:4] == ["nanospec", "demo", "--weights", str(weights)]
 
 
+def test_what_is_shown_is_measured_again_with_all_that_was_asked_for(run, monkeypatch):
+    asked = []
+
+    def heard(work):
+        return lambda *its, **more: asked.append((its, more)) or work(*its, **more)
+
+    monkeypatch.setattr(demo, "generate", heard(generate))
+    monkeypatch.setattr(demo, "speculate", heard(speculate))
+    monkeypatch.setattr(demo, "measure_setups", heard(lambda *_, **__: sys.exit(3)))
+    with pytest.raises(SystemExit):
+        run(*"--temperature 1.75 --top-k 3 --top-p 0.9 --seed 11 --max-new-tokens 29 --gamma 2 --rule block".split())
+    given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "seed": 11, "max_new_tokens": 29}
+    assert [{name: more[name] for name in given} for _, more in asked] == 3 * [given]
+    assert asked[1][0][1].most == 2 and asked[1][1]["rule"] is RULES["block"]
+    (setup,), _, _, methods = asked[2][0]
+    assert [method.name for method in methods(*setup[:2])] == ["chain 2, block"]
+
+
 def test_files_are_written_though_nobody_reads_the_rest(run, tmp_path, monkeypatch):
     class Gone(Console):
         def print(self, *_, **__):

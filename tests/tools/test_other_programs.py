@@ -3,6 +3,7 @@
 import sys
 from copy import deepcopy
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from nanospec.probs import residual
 from nanospec.judge.sampler import walked
 from nanospec.judge import verdict as judge_file
 from nanospec.cli.judge import main, parser
-from nanospec.judge.other_programs import SINGLE, error_in_a_line, of_transformers, recomputed
+from nanospec.judge.other_programs import SECONDS, SINGLE, error_in_a_line, of_transformers, recomputed
 from nanospec.judge.verdict import judge
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.judge import known_bugs as samplers
@@ -366,3 +367,54 @@ def test_the_help_names_the_defaults(kind, given, usual, capsys):
         its, _, _ = said.rpartition(f"--{name} ")[2].partition(" --")
         assert its.endswith(f"default: {number:,}") and options[name.replace("-", "_")] == number
     assert (options["seed"], options["temperature"], options["top_k"], options["top_p"]) == (0, 1, None, None)
+
+
+# What the command is told, each value unlike the defaults and all others, reaches whoever judges
+
+IDS, ASKED = ["--ids", "3", "1"], "--new 4 --samples 70 --seed 8 --temperature 0.6 --top-k 5 --top-p 0.9".split()
+SETTINGS = {"temperature": .6, "top_k": 5, "top_p": .9}
+TOLD = SETTINGS | {"ids": [3, 1], "new": 4, "samples": 70, "seed": 8, "gamma": 6, "tolerance": SINGLE,
+                   "seconds": SECONDS}
+SERVER = 4, SETTINGS, "tiny", 7.5, 11, {}
+ON_IT = ["--model", "tiny", "--timeout", "7.5", "--at-once", "11"]
+CALLED = ("judge", "of_transformers", "recomputed", "load_with_transformers", "model_of", "special_tokens", "Endpoint",
+          "against_plain", "against_logprobs", "against_model")
+
+
+class Call(tuple):
+    """The name of what was called, and what with. As a verdict it is right."""
+
+    wrong, decided, declined = False, True, ()
+
+
+def opened(name):
+    return "load_with_transformers", Path(name), {}
+
+
+def read(name):
+    return "recomputed", opened(name), {}
+
+
+@pytest.mark.parametrize("argv, heard", [
+    (["function", "a:own", "--target", "a:big", "--draft-model", "a:small", "--gamma", "6"],
+     ("judge", "a:own", ("model_of", "a:big", [3, 1], {}), ("model_of", "a:small", [3, 1], {}), TOLD)),
+    (["transformers", "big", "--assistant", "small", "--gamma", "6"],
+     ("judge", ("of_transformers", opened("big"), [3, 1], 4, opened("small"), 6, None, SETTINGS), read("big"),
+      read("small"), TOLD)),
+    (["transformers", "big", "--lookup", "2", "--gamma", "6"],
+     ("judge", ("of_transformers", opened("big"), [3, 1], 4, None, 6, 2, SETTINGS), read("big"), None, TOLD)),
+    (["endpoint", "http://a", *ON_IT], ("against_logprobs", ("Endpoint", "http://a", [3, 1], *SERVER), 70, 8, {})),
+    (["endpoint", "http://a", *ON_IT, "--prompt", "a b"],
+     ("against_logprobs", ("Endpoint", "http://a", "a b", *SERVER), 70, 8, {})),
+    (["endpoint", "http://a", *ON_IT, "--plain", "http://b"],
+     ("against_plain", *(("Endpoint", f"http://{name}", [3, 1], *SERVER) for name in "ab"), 70, 8, {})),
+    (["endpoint", "http://a", *ON_IT, "--truth", "big"],
+     ("against_model", ("Endpoint", "http://a", [3, 1], *SERVER), read("big"), [3, 1], 70, 8,
+      ("special_tokens", opened("big"), {}), {}))], ids=lambda value: value[0])
+def test_all_that_the_command_is_told_is_judged(argv, heard, monkeypatch):
+    calls = []
+    for name in CALLED:
+        monkeypatch.setattr(f"nanospec.cli.judge.{name}", lambda *its, name=name, **more: (
+            calls.append(Call((name, *its, more))) or calls[-1]))
+    monkeypatch.setattr("nanospec.cli.judge.resolve_name", lambda name: name)
+    assert main([*argv, *ASKED, *IDS * ("--prompt" not in argv)]) == 0 and calls[-1] == heard

@@ -383,6 +383,20 @@ def test_a_server_that_stops_early_has_its_texts_in_a_file(monkeypatch):
         answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}), PROMPTS)
 
 
+def test_a_server_is_asked_and_judged_as_told(tmp_path, monkeypatch):
+    """Each option unlike its default and all others."""
+    heard = []
+    for name, result in (("load_pair", (TARGET, DRAFT, TOKENIZER)), ("Endpoint", "b"), ("answers", [[7]]),
+                         ("judge_texts", SimpleNamespace(status=3))):
+        monkeypatch.setattr(f"nanospec.cli.judge.{name}", lambda *its, result=result: heard.append(its) or result)
+    (tmp_path / "a.txt").write_text("c")
+    assert main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), "http://b", "--prompt", "def", "--dtype",
+                 "float16", "--new", "9", "--model", "tiny", "--at-once", "3", "--timeout", "2.5"]) == 3
+    asked, answered, _, judged = heard
+    assert asked == ("http://b", "def", 9, {"temperature": 0.0}, "tiny", 2.5, 3) and answered == ("b", ["def"])
+    assert judged == (TARGET, TOKENIZER, [Task(TOKENIZER.begin + TOKENIZER.encode("def"), "c", [7])], "float16", DRAFT)
+
+
 def test_from_the_command_line(tmp_path, capsys):
     """A text, ids and objects, and many prompts; each refusal is one line."""
     folder = Path(checkpoint.WEIGHTS)

@@ -7,7 +7,7 @@ import pytest
 from kit import contents
 
 from nanospec.cli import __main__ as commands
-from nanospec.cli import why
+from nanospec.cli import demo, why
 from nanospec.cli.why import Parts
 from nanospec.files.model_file import save_model
 from nanospec.files.tokenizer import Tokenizer
@@ -124,14 +124,17 @@ ASKED = {"--prompt": "abc", "--draft-model": "mlp", "--drafter": "chain", "--gam
          "--top-p": 0.9, "--seed": 11, "--device": "cpu:0", "--dtype": "float64"}
 
 
-def test_all_that_is_asked_for_reaches_what_is_prepared(weights, monkeypatch):
-    """What becomes of it there is seen through the demo, which has the same."""
+@pytest.mark.parametrize("of, makes, files", [
+    (why, "Prepared", []), (demo, "Demo", ["save", "json", "html", "step"])], ids=["why", "demo"])
+def test_all_that_is_asked_for_reaches_what_is_prepared(of, makes, files, weights, monkeypatch):
+    """What becomes of it there is seen through the demo."""
     prepared = []
-    monkeypatch.setattr(why, "Prepared", lambda args, *_: prepared.append(vars(args)) or 1 / 0)
+    monkeypatch.setattr(of, makes, lambda args, *_: prepared.append(vars(args)) or 1 / 0)
     argv = [word for option, value in ASKED.items() for word in ([option] if value is True else [option, str(value)])]
     with pytest.raises(ZeroDivisionError):
-        why.main(["--weights", weights, *argv])
+        of.main(["--weights", weights, *argv])
     found, = prepared
+    assert not any(found.pop(name) for name in files)
     assert found.pop("weights").path == Path(weights) and found.pop("shape") is None
     assert {name: str(value) for name, value in found.items()} == {
         option[2:].replace("-", "_"): str(value) for option, value in ASKED.items()}
