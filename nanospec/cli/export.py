@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 
 from nanospec.cli.launch import Parser, command
+from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.speculators import ENGINES
@@ -31,11 +32,13 @@ def main(argv: Sequence[str] | None = None) -> None:
                         help="default: the pair that ships")
     parser.add_argument("--draft-model", choices=["gpt", "eagle3"], default="gpt",
                         help="default: %(default)s")
-    parser.add_argument("--for", choices=[*ENGINES], default="vllm", dest="engine",
+    parser.add_argument("--for", choices=[*ENGINES], dest="engine",
                         help="an EAGLE-3 head in the format of speculators, or in SpecForge's; "
-                        "default: %(default)s")
+                        "default: vllm")
     args = parser.parse_args(argv)
+    if args.engine and args.draft_model != "eagle3":
+        raise RequestError("--for is for an EAGLE-3 head: --draft-model eagle3")
     pair = load_pair(args.weights, dtype=torch.float32, draft_model=args.draft_model)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(args.weights)
-    written = export(pair, args.out, name, args.engine)
+    written = export(pair, args.out, name, args.engine or "vllm")
     print(printable(f"{' and '.join(map(str, written))} written"))

@@ -222,6 +222,11 @@ def test_a_library_that_is_not_there(library, pair, tmp_path, monkeypatch):
                 kind=RequestError)
     models = Pair(small_gpt(257, 1, 1), small_gpt(257, 1, 1), BYTES)
     refused(export, models, tmp_path / "y", words=words, kind=RequestError)
+
+
+def test_a_format_of_heads_is_for_heads(tmp_path, capsys):
+    assert main([str(tmp_path / "z"), "--for", "sglang"]) == 2
+    assert "--draft-model eagle3" in capsys.readouterr().err and not (tmp_path / "z").exists()
     assert not (tmp_path / "y").exists()
 
 
