@@ -141,7 +141,7 @@ def write(target, draft_model, ids, gamma, new, dice, *way):
 #
 # We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
 # the mean of the target's and of a third one, so that the two agree now and then. "Off from" is the
-# total variation.
+# total variation between the text that comes out and that distribution.
 #
 # *Guess first:* which two of the four give the distribution that the user asked for?
 
@@ -207,7 +207,7 @@ table(["way", "tokens per target call", "off from what was asked", "off from the
 #   call. A wrong rule can look fast.
 # - *Target left raw* is exact for a distribution that the user did not ask for.
 # - *Draft model left raw* is exact, like the last line of the first table, because the rule is told
-#   the truth. It accepts less often here, since the two distributions are less alike.
+#   the truth. It accepts less often here: a raw q_draft and a warped p_target overlap less.
 #
 # The draft model may have any settings, as long as the rule is told of them. Which settings are
 # best for speed is another question, and we ask it for temperature.
@@ -270,8 +270,8 @@ table(["a human's text, T =", *map(str, temperatures)],
 # depends on the temperature. So now *two* things change with T, the distributions and the text. In
 # the second table, the text at each T is the one that the target writes at that T.
 #
-# How sure is a model of such a text? We take the mean of its largest probability, before any
-# temperature.
+# How sure is a model of such a text? At each place we take its largest probability at T = 1, and
+# then the mean over all places.
 #
 # *Guess first:* at T = 0, is alpha higher or lower here than on the human's text?
 
@@ -310,16 +310,16 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
                  temperatures, both, only, own)
 
 # %% [markdown]
-# *Answer:* higher, if not by much. At T = 0 the target writes what it is sure of, as the last table
+# *Answer:* higher. At T = 0 the target writes what it is sure of, as the last table
 # shows.
 #
 # Both lines of alpha are right, and they answer different questions.
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.
-# - *The target's own text is a different one at each T.* The lower T is, the surer the target is of
-#   it, which helps alpha just where the low T costs it. The two pull against each other, and alpha
-#   no longer rises with T.
+# - *The target's own text is a different one at each T.* A low T makes it one that the target is
+#   sure of, which raises alpha. So the two pull against each other, and alpha no longer rises with
+#   T.
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.

@@ -79,8 +79,8 @@ print("  * the draft: the 8 most confident nodes")
 # %% [markdown]
 # *Answer:* both. It has more than one beginning, and it is long where the draft model is sure.
 #
-# A child is never more confident than its parent. With a node its whole path is therefore chosen,
-# and the choice is always a tree.
+# A child is never more confident than its parent. So if a node is chosen, all nodes on its path are
+# chosen, too, and the chosen nodes form a tree.
 #
 # The library's drafter, nanospec/methods/trees/dynamic_tree.py, proposes the same tree. It reads a
 # whole level in one call of the draft model.
@@ -107,7 +107,8 @@ assert sorted(paths_of(draft_tokens, parents)) == sorted(chosen)
 #
 # No token was drawn, because the proposed tokens follow from the text alone. So every q_draft is
 # one-hot. The node rule accepts the first child x of a node with probability p_target(x), and a
-# later one with what the rejected siblings have left of it. The confidence chooses, but it must not
+# later one so, too, after the tokens of the rejected siblings were taken out of p_target and the
+# rest was made to add up to 1. The confidence chooses, but it must not
 # judge. We walk it, with tables of three tokens.
 
 # %%
@@ -169,8 +170,8 @@ table(["tokens per target call", "T = 0", "T = 1"],
 
 # %% [markdown]
 # *Answer:* no. At T = 0 the tree is ahead, because it only matters whether the target's favourite
-# is among the draft tokens, and two guesses for a place are better than one. At T = 1 little of its
-# lead is left, and over so few texts chance decides which of the two is ahead.
+# is among the draft tokens, and two guesses for a place are better than one. At T = 1 less of its
+# lead is left, and over so few texts chance may decide which of the two is ahead.
 #
 # The reason is the coin. A draft token that was *drawn* from q_draft is accepted with sum
 # min(p_target, q_draft). A token x that was *chosen* is accepted with p_target(x). The next cell
@@ -191,12 +192,12 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # %% [markdown]
 # ## As large as it pays
 #
-# Eight draft tokens were chosen by hand. Each of them adds its confidence to the tokens that are
-# expected, and it adds to the time of the call. So take the nodes in the order of their confidence,
+# Eight draft tokens were chosen by hand. Each of them adds its confidence to the expected number of
+# tokens, and it makes the call longer. So take the nodes in the order of their confidence,
 # and as many of them as give the most tokens for the time. Not drafting is one of the choices.
 #
-# EAGLE-4 sizes its trees in this way in every round. Its costs are measured ones, of whole rounds,
-# and in place of the confidence it has how often the first, second, third ... best node was
+# EAGLE-4 sizes its trees in this way in every round. It measures the cost of whole rounds, and
+# in place of the confidence it takes how often the best node, the second best and so on were
 # accepted in earlier rounds. We make up two machines: one that writes a single text, where a token
 # more costs 2% of a call, and a full server, where 32 texts share a call that is full with 50
 # tokens.
@@ -229,13 +230,13 @@ table(["after", "one text: draft", "gain", "with 8", "full: draft", "gain", "wit
 assert all(full <= one for one, full in sizes.values())
 
 # %% [markdown]
-# *Answer:* with the pair in the clone it drafts one token there or none, where a single text gets
-# seven or eight. With eight the server would take more than twice as long as without a draft.
+# *Answer:* with the pair in the clone the full server drafts one token or none, where a single text
+# gets seven or eight. With eight the server would need more than twice the time for a token.
 # Whatever the pair, a full server never drafts more than a single text does: each further node
 # makes its round longer by a greater share.
 #
-# Is it exact? The size follows from the text alone, since no token of the tree was drawn, and it
-# knows nothing of what the target will say. We walk it, with costs at which sizes differ.
+# Is it exact? The size follows from the text alone: no token of the tree was drawn, and the
+# target has not been asked. We walk it, with costs at which sizes differ.
 
 # %%
 class AsLargeAsItPays(DynamicTree):

@@ -78,11 +78,11 @@ table(["state", "may follow", "for example"], shown)
 # pattern. In the last state there is none.
 #
 # This table is computed once. While the text is written, masks are only looked up in it. In state 4
-# no token may follow: it is a *dead end*, in which no distribution is left. There the end of text
-# must be allowed, and the library rejects a grammar that has a dead end.
+# no token may follow: it is a *dead end*, in which no distribution is left. So in the last state
+# the end of text must be allowed, and the library refuses a grammar that still has a dead end.
 #
-# `grammar_of` makes such a table of a pattern, as Python's `re` has them. What it cannot make an
-# automaton of, such as `\b`, it refuses by name. A prompt need not match. With `opens="\n"` the
+# `grammar_of` makes such a table from a pattern in the syntax of Python's `re`. What it cannot make
+# an automaton of, such as `\b`, it refuses by name. A prompt need not match. With `opens="\n"` the
 # pattern is for what comes after the last line break, and before it all tokens may follow. Without
 # `opens` it is for what comes after the prompt.
 
@@ -177,10 +177,11 @@ table(["the mask", "off from the masked target", "texts that break the grammar"]
 assert off["each node its own"][0] < 1e-12 < 0.01 < min([tv for tv, _ in off.values()][1:])
 
 # %% [markdown]
-# *Answer:* one mask for all nodes. Only the first is exact. The proof of *Why it is lossless* does
-# not ask where the two distributions come from, so it holds for masked ones as well. But the
-# target's distribution must have the mask of its own node. With one mask for all, even the target
-# forgets the grammar after the first draft token, so this mistake breaks the most texts.
+# *Answer:* one mask for all nodes. Only the first line, a mask for each node, is exact. The proof
+# of *Why it is lossless* does not ask where the two distributions come from, so it holds for masked
+# ones as well. But the target's distribution must have the mask of its own node. With one mask for
+# all, even the target forgets the grammar after the first draft token, so this mistake breaks the
+# most texts.
 #
 # ## A state for each slot
 #
@@ -217,14 +218,14 @@ assert max(library_off.values()) < 1e-12
 #
 # ## A penalty depends on the text, too
 #
-# A *penalty* makes a token less likely that the text has already. The *frequency penalty* takes
+# A *penalty* makes a token that the text already has less likely. The *frequency penalty* takes
 # something from a token's logit for each time that the text has it, the *presence penalty* once,
 # and the *repetition penalty* divides the logit. So p_target depends on how often each token came
 # before. As with a grammar, "before" is something else at each node of a draft (a node is a place
 # in it): the text, and the draft tokens up to this one.
 #
 # We write the frequency penalty by hand. For every node the tokens are counted anew, along its own
-# path. That is slow, and leaves nothing to take back.
+# path. That is slow, but no counter is kept that would have to be rolled back.
 
 # %%
 PENALTY, WRITTEN = 0.7, 3
@@ -305,12 +306,12 @@ assert counter_off > 0.001
 
 # %% [markdown]
 # *Answer:* a second name for a list is no copy. The draft model counts its tokens in the target's
-# counter: accepted tokens are counted twice, and rejected ones stay in it. (In the program it was a
-# structure that was copied. Its counter was an object, which both copies shared.
+# counter: accepted tokens are counted twice, and rejected ones stay in it. (The program
+# copied a structure, but the counter in it was a reference, which both copies shared.
 # `one-counter-for-draft-and-target`: osaurus-ai/vmlx-swift#357. A program that has a true copy, and
 # counts all that the target reads, keeps the rejected ones: `a-counter-that-is-not-taken-back`.)
 #
-# The second program counts well. This is its round, again in our own words.
+# A second public program counts well, and has another mistake. This is its round, in our own words.
 #
 # *Guess first:* does a bonus token without the penalty matter less than a draft token without it?
 
@@ -334,9 +335,9 @@ print(f"\nthe text is off by {bonus_off:.3f}, its first token by {first_off:.0e}
 assert bonus_off > 0.001 and first_off < 1e-12
 
 # %% [markdown]
-# *Answer:* the last line draws the bonus token without a penalty, and as such that is as wrong as
-# it would be anywhere. But a bonus token comes only where all of a draft was accepted. So the
-# better the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
+# *Answer:* the last line draws the bonus token without a penalty. For that token it is as wrong as
+# at any other place. But a bonus token comes only where all of a draft was accepted. So the better
+# the draft model, the more of the penalty is lost, and a test of a first token sees nothing.
 # (`a-bonus-token-past-the-penalties`: ardanlabs/kronk#788.)
 #
 # `Penalised` (nanospec/methods/wrappers/penalties.py) has all three penalties. It keeps the tokens
@@ -417,8 +418,8 @@ table(["grammar", "alpha where there is a choice", "places"],
       [[name, f"{choice[name]:.2f}", places[name]] for name in choice], "T = 1")
 
 # %% [markdown]
-# Compare the middle line with both masked in the table before: a large part of the rise comes from
-# tokens that the grammar has decided. (The places are few, so the figures are rough.)
+# Compare the middle line with *both masked* in the table before: a large part of the rise comes
+# from tokens that the grammar has decided. (The places are few, so the figures are rough.)
 #
 # ## Tokens that no model is asked for
 #
@@ -447,19 +448,19 @@ table(["draft model", "tokens per target call", "draft model's calls per token"]
       [[name, *(f"{number:.2f}" for number in both)] for name, both in asked.items()], "T = 1")
 
 # %% [markdown]
-# *Answer:* of the GPT's, more than one might hope. Before it can draft what follows a forced piece
-# it has to read the piece, which takes one call, however long the piece is. Without a forced token
-# a round has four calls. The target is called less often, too, because a draft goes on for as long
-# as its tokens are forced. The model that reads hidden states gains most, since now it knows the
-# grammar.
+# *Answer:* more of the GPT's calls are left than one might hope. Before it can draft what follows a
+# forced piece it has to read the piece, which takes one call, however long the piece is. Without a
+# forced token a round has four calls. The target is called less often, too, because a draft goes on
+# for as long as its tokens are forced. `prefix`, which reads the target's hidden states, gains
+# most, since now it knows the grammar.
 #
 # ## Which distribution is it?
 #
-# The text is distributed as the *masked* target writes it, token by token. This is not the same as
-# the target's texts, thrown away unless they match. A mask looks at the next token alone. It may
-# lead into a part of the grammar that the target finds unlikely, and only then does it turn out.
-# (Park et al. 2024, arXiv 2405.21047, show how far apart the two can be.) On the small tables we
-# can compute both.
+# The text is distributed as the *masked* target writes it, token by token. This is not the
+# distribution of the target's own texts after all that do not match are thrown away. A mask looks
+# at the next token alone. It may lead into a part of the grammar that the target finds unlikely,
+# and this shows only later. (Park et al. 2024, arXiv 2405.21047, show how far apart the two can
+# be.) On the small tables we can compute both.
 #
 # *Guess first:* does the masked target like a beginning more or less than it should, if a forced
 # token follows?
@@ -490,7 +491,7 @@ figures.what_the_text_may_be(alpha)
 
 # %% [markdown]
 # *Answer:* more. After 2 0 only token 2 may follow, and the target itself would write it a third of
-# the time (the last column). Who throws texts away pays for that: of the texts that begin so, two
+# the time (the last column). Throwing texts away has a price: of the texts that begin so, two
 # thirds are gone at the next token. Masked, the forced token costs nothing, so all of them stay.
 #
 # Speculation changes neither of the two. It writes what constrained decoding would have written,
@@ -501,8 +502,7 @@ figures.what_the_text_may_be(alpha)
 # 1. A grammar is a table from a state and a token to the next state. Each node of a draft has the
 #    mask of the state after its own path.
 # 2. The state is kept in the token's slot of the cache, so a draft that is thrown away takes its
-#    states with it.
-#    A counter of a penalty is a state as well.
+#    states with it. The counter of a penalty is such a state, too.
 # 3. The text is exact whether or not the draft model is masked. Without a mask for the draft model,
 #    acceptance falls below that of free text. A token that the grammar forces needs no draft model.
 #
