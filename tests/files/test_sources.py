@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from nanospec.cli import method_options
 from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
-from nanospec.files.model_file import load_learned, save_learned, save_model
+from nanospec.files.model_file import key_of, load_learned, save_learned, save_model
 from nanospec.files.checkpoint import Pair, find_draft_model, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
@@ -23,6 +24,7 @@ from nanospec.files.tokenizer_json import save_tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.prefix import Prefix
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, method_of
+from nanospec.model import Config
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.small_gguf import PIECES, write
@@ -45,7 +47,8 @@ def test_gguf_files_of_a_pair(tmp_path):
     assert load_pair(tmp_path / "both").draft_model is None
     save_tokenizer(BYTES, tmp_path / "both" / "draft")
     save_folder(small_gpt(257, 1, 1), tmp_path / "both" / "draft", 256)
-    assert "another tokenizer" in load_pair(tmp_path / "both").note
+    found = load_pair(tmp_path / "both", dtype=torch.bfloat16)
+    assert "another tokenizer" in found.note and found.target.dtype == found.draft_model.dtype == torch.bfloat16
     (tmp_path / "other").mkdir()
     for name in "b", "a":
         write(tmp_path / "other" / f"{name}.gguf")
@@ -217,6 +220,15 @@ def test_a_target_of_another_shape_or_tokenizer_has_no_draft(shipped, monkeypatc
         assert load_pair(shipped / name).draft_model is None
     with pytest.raises(PairError, match="holds no mlp.pt"):
         load_pair(shipped / "a.gguf", draft_model="mlp")
+
+
+@pytest.mark.parametrize("other, same", [
+    ({"vocab_size": 258}, False), ({"layers": 3}, False), ({"channels": 40}, False), ({"heads": 8}, False),
+    ({"kv_heads": 1}, False), ({"head_dim": 6}, False), ({"hidden": 25}, False), ({"context": 65}, True),
+    ({"tied": False}, True), ({"rope_theta": 5e5}, True)])
+def test_a_draft_that_ships_is_known_by_all_sizes_of_its_target(other, same):
+    config = Config(257, 64, layers=2, channels=32, heads=4, kv_heads=2, hidden=24, head_dim=8)
+    assert (key_of(replace(config, **other), BYTES) == key_of(config, BYTES)) == same
 
 
 def test_one_of_its_own_goes_first(shipped):

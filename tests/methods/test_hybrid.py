@@ -131,6 +131,15 @@ def test_a_row_that_moves_takes_its_text_along():
     assert drafter.memory.seen == {0: seen}
 
 
+def test_of_a_new_text_in_a_row_nothing_has_been_copied():
+    """Else the draft model would be told that it has missed fewer tokens than none."""
+    drafter = Hybrid(chain(), V)
+    batch = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 90)
+    drafter.since = {0: 9, 1: 2}
+    drafter.read(batch.text, [0], None)
+    assert drafter.since == {1: 2}
+
+
 def test_costs_with_a_gap_are_refused():
     with pytest.raises(RequestError, match="v must say"):
         Hybrid(chain(), {2: 1.0, 4: 1.2})

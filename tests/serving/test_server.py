@@ -107,6 +107,15 @@ class Poisoned(torch.nn.Module):
         return logits.masked_fill((tokens == 4)[:, :, None], float("nan"))
 
 
+def test_as_many_prompts_are_read_as_rows_have_become_free():
+    """Six requests for a token each, three at once: two steps."""
+    server = server_of(3)
+    requests = [server.submit([1, token], max_new_tokens=1) for token in (0, 1, 2, 3, 4, 0)]
+    server.step()
+    server.step()
+    assert all(request.done for request in requests)
+
+
 def test_a_request_fails_alone_and_its_row_serves_the_next():
     server = server_of(rows=2, target=Poisoned())
     bad, good = server.submit([1, 4], max_new_tokens=9), server.submit([1], max_new_tokens=9, top_k=1)

@@ -25,8 +25,9 @@ def model():
 
 def test_fastest_leaves_everything_as_it_was(model):
     threads, before = torch.get_num_threads(), logits(model)
-    tuning = fastest(model, threads=[1], seconds=lambda model: float(model.dtype == torch.float32))
-    assert tuning.dtype == torch.bfloat16 and tuning.threads == 1
+    other = threads % 2 + 1
+    tuning = fastest(model, threads=[other], seconds=lambda model: float(model.dtype == torch.float32))
+    assert tuning.dtype == torch.bfloat16 and tuning.threads == other
     assert torch.get_num_threads() == threads and torch.equal(logits(model), before)
 
 
@@ -227,6 +228,16 @@ def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
     monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
     autotune(target, draft_model, rows=6)
     assert {*seen} == {(2, 1, 6), (2, 5, 6), (1, 1, 6)}
+
+
+@pytest.mark.parametrize("dtype, rounding, int8", [("auto", False, [False, False]), ("auto", True, [True, True]),
+                                                   ("int8", False, [True, True]), ("float32", True, [False, False])])
+def test_8_bits_are_for_both_models_or_for_none(monkeypatch, dtype, rounding, int8):
+    tried = []
+    monkeypatch.setitem(tuning.COPIES, torch.int8, (None, lambda device: True))
+    monkeypatch.setattr(tuning, "convert", lambda model, dtypes, *_: tried.append(torch.int8 in dtypes))
+    autotune(small_gpt(11, 2, 1), small_gpt(11, 1, 2), dtype, rounding=rounding)
+    assert tried == int8
 
 
 def test_set_up_sets_what_it_is_told(model, threads):

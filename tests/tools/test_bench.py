@@ -199,7 +199,8 @@ def test_every_drafter_by_name_writes_the_targets_text(pair, drafter):
 
 def test_shapes_are_counted_before_they_are_built():
     assert topology_of([2, 1]) == {"topology": [-1, 0, 0, 1, 2]} and topology_of(None) == {}
-    for branches in ([5000], [9] * 3000, [64, 64], [[-1] + [0] * 4096], [{"count": 4096}]):
+    assert len(topology_of([63, 64])["topology"]) == 4096
+    for branches in ([5000], [9] * 3000, [64, 63], [[-1] + [0] * 4096], [{"count": 4096}]):
         with pytest.raises(RequestError, match="--shape"):
             topology_of(branches)
 
@@ -331,6 +332,17 @@ def test_speed_with_all_it_writes(rows_of, quick, drawn):
     for row in rows:
         assert f"{row['speedup']:.2f}" in out and (row["speedup"] >= 1 or f"{row['speedup']:.2f} lost" in out)
     assert ("busy" in out) == any(row["busy"] for row in rows)
+
+
+def test_speed_is_measured_as_it_was_asked_for(rows_of, quick, monkeypatch):
+    """Costs are there for calls on the longest draft, whatever the order of --gammas."""
+    asked, made, options = [], [], speed.options_of
+    measured = speed.measure_setups
+    monkeypatch.setattr(speed, "options_of", lambda *its, **more: made.append((its[5], more)) or options(*its, **more))
+    monkeypatch.setattr(speed, "measure_setups",
+                        lambda *its, what, **more: asked.append(more) or measured(*its, what=what, **more))
+    rows_of("--gammas", "3", "1", "--temperatures", "0.5", "--seed", "77", "--prompts", "1", "--max-new-tokens", "5")
+    assert asked == [{"seed": 77, "temperature": .5, "max_new_tokens": 5}] and made == [(3, {"temperature": .5})]
 
 
 def test_a_table_as_markdown_says_how_it_was_made(rows_of, quick, tmp_path):

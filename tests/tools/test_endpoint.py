@@ -255,6 +255,8 @@ def logprobs(change):
     (lambda body: b'{"choices": [{"text": 3}]}', "without a completion"),
     (lambda body: b"[" * 100_000, "without a completion"), (lambda body: b"\xff\xfe", "without a completion"),
     (lambda body: b"cut short", "did not answer in full: IncompleteRead"),
+    *((lambda body, count=count: json.dumps({"choices": [completion(body)], "usage": {"completion_tokens": count}})
+       .encode(), f"wrote {count} tokens where 3") for count in (2, 4)),
     (lambda body: {"text": "abc"}, "gives no logprobs"), (logprobs(lambda said: None), "gives no logprobs"),
     (logprobs(lambda said: {**said, "tokens": []}), "wrote 0 tokens where 3"),
     (logprobs(lambda said: {**said, "top_logprobs": said["top_logprobs"][1:]}), "reports on 2"),

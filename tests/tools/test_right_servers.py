@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 import time
+from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +17,10 @@ import pytest
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.proof import stats
-from nanospec.judge import defaults, replies as bounded
+from nanospec.judge import defaults, doubts, replies as bounded
 from nanospec.cli.judge import main
 from nanospec.judge.replies import on_this_machine
-from nanospec.judge.endpoint import OFF, Endpoint
+from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
 from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
@@ -331,3 +332,22 @@ def test_what_a_parameter_of_its_own_leaves():
     assert not defaults.explains(odd, [], defaults.narrowest(odd))
     assert defaults.never(cut) == [2] and defaults.never(whole) == [] and defaults.unseen(place[0], {1}) == [
         True, False, True]
+
+
+def test_a_penalty_is_on_all_that_was_written_before():
+    """By hand: tokens 0 and 1, of .5 each. The second of a text is never the first one's."""
+    place = [defaults.Place(token, [0, 1], token, [.5, .5, 0.0]) for token in (0, 1)]
+    penalised = [(i, [place[i % 2], place[1 - i % 2]]) for i in range(80)]
+    assert defaults.explains(penalised, [], defaults.unseen)
+    assert not defaults.explains([(i, [place[i % 2], place[i // 2 % 2]]) for i in range(80)], [], defaults.unseen)
+
+
+@pytest.mark.parametrize("off, apart", [(.012, True), (.008, False)])
+def test_two_reports_of_one_distribution_are_no_hundredth_apart(monkeypatch, off, apart):
+    servers = [SimpleNamespace(prompt_tokens=None, declined=[], prompt="", says_length=True, report={
+        "a": .5 + more, "b": .5 - more}) for more in (0, off)]
+    monkeypatch.setattr(doubts, "report", lambda server, seed: server.report)
+    for name in "takes", "changes", "of_itself":
+        monkeypatch.setattr(doubts, name, lambda *_: False)
+    with pytest.raises(EndpointError, match="first token what is 0.012 apart") if apart else nullcontext():
+        doubts.of_two(*servers, [("a", "b")] * 99, 0)

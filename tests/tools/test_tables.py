@@ -135,8 +135,9 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
         seeds.append((ids, seed))
         return clock.during(*next(rounds))
 
-    def costs(target, draft_model, sizes, context, **_):
+    def costs(target, draft_model, sizes, context, **settings):
         contexts.append((sizes, context))
+        assert settings == {"compiler": compiler, "temperature": .7}
         return CallCosts(.2, {3: 1.5, 4: 1.75}, 1.0)
 
     monkeypatch.setattr(measuring, "generate", generate)
@@ -362,15 +363,15 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     monkeypatch.setattr(acceptance, "setups_of", lambda *_: ([(pair.target, "small", None)], "where"))
     monkeypatch.setattr(acceptance, "longest_chain", lambda draft_model, most: 2)
     monkeypatch.setattr(acceptance, "judged", lambda *_: (stood, beta))
-    monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **_: asked.append(
-        ([*sizes], context)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
+    monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **more: asked.append(
+        ([*sizes], context, more)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
         {"gamma": gamma, "acceptance_length": tokens, "v": v, "predicted_speedup": gain,
          "alpha_by_position": alphas, "accepted_lengths": [.375, .625]}
         for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
     tables = tables_of(acceptance)
     _, last = acceptance.run(temperature=.7)
-    assert asked == [([2, 3], 2)]
+    assert asked == [([2, 3], 2, {"temperature": .7})]
     names, cells, caption = parts_of(tables[0])
     assert cells == [["1", "1.44", "1.10", "1.18", "0.61"], ["2", "1.72", "1.90", "0.80", "0.61 0.28"]]
     assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "

@@ -291,6 +291,16 @@ def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkey
                                                          3: "too close to call"}[status] + "."
 
 
+@pytest.mark.parametrize("coarser, status", [("bfloat16", 2), ("int8", 2), ("float32", 1)])
+def test_what_any_coarser_type_would_explain_is_no_bug(coarser, status, monkeypatch):
+    """B's c is .25 below the best: 10 times what float16 moves, and twice what the other type does."""
+    moves = {"float16": (.015625, -.0078125), coarser: (.0625, -.0625)}
+    monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
+    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*moves.get(dtype, (0.0, 0.0))))
+    a, b = [1, 0] * 20, [1, 0, 2, 3, *[0, 1] * 18]
+    assert judge_texts(Given(), LETTERS, [Task([3, 0], a, b), Task([0], a, a)], "float16").status == status
+
+
 def test_what_says_too_little():
     """A few tokens, whatever they are; an end of text that is likelier than a text that goes on; what is no character,
     and blanks at the end of a file.
