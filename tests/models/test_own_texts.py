@@ -326,13 +326,16 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     assert found["request"].done and len(found["request"].tokens) == 32
     assert found["draft_model"].sizes == draft_model.sizes
     shutil.copytree(out / "texts", tmp_path / "on" / "texts")
-    begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7"]
+    begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7",
+             "--loss", "kl-and-tv"]
     assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
     assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
     assert all(torch.equal(weight, begun_with[name]) for name, weight in draft_model.state_dict().items())
-    recipes = [load_saved(folder / "lookback.training.pt")["made_of"]["size"] for folder in (out, tmp_path / "on")]
+    made_of = [load_saved(folder / "lookback.training.pt")["made_of"] for folder in (out, tmp_path / "on")]
+    recipes = [made["size"] for made in made_of]
     assert ["rate=(0.003,)" in recipes[0], "rate=(0.001,)" in recipes[1]] == [True, True]   # more gently, if begun with
+    assert [made["loss"] for made in made_of] == ["lk-hybrid", "kl-and-tv"]
     monkeypatch.setattr("nanospec.files.checkpoint.WEIGHTS", out)
     (out / "lookback.pt").rename(out / "small_lookback.pt")
     assert type(load_pair(path).draft_model) is type(draft_model)
