@@ -14,6 +14,7 @@ from lessons.check.catalogue import Entry, stub
 
 SHORT = 20              # parts of an answer (names, operators, statements); shorter ones are alike by themselves
 PARTS = (ast.Name, ast.Attribute, ast.Call, ast.operator, ast.cmpop, ast.stmt, ast.comprehension)
+DICTATED = {3: 30, 6: 30}           # of these exercises the text says what each line does, so that more is short
 
 Known = dict[str, dict[int, dict]]          # student -> exercise -> what was found
 
@@ -44,8 +45,8 @@ def normal(tree: ast.stmt) -> ast.stmt:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             node.returns, node.decorator_list = None, []
-            if ast.get_docstring(node):
-                node.body = node.body[1:]
+            node.body = [part for part in node.body         # without strings that stand alone
+                         if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
             numbers.setdefault(node.name, f"v{len(numbers)}")
         elif isinstance(node, ast.arg):
             node.annotation = None
@@ -62,7 +63,7 @@ def normal(tree: ast.stmt) -> ast.stmt:
 def shipped(results: dict[int, dict]) -> Alike:
     """Of one student: the exercises whose answer is the one that ships, as "4 8 (1)"."""
     numbers = [number for number, result in results.items() if result.get("shipped")]
-    return Alike(any(results[number]["size"] >= SHORT for number in numbers), numbers_of(numbers, results))
+    return Alike(any(is_long(number, results) for number in numbers), numbers_of(numbers, results))
 
 
 def same(everybody: Known) -> dict[str, Alike]:
@@ -80,7 +81,7 @@ def same(everybody: Known) -> dict[str, Alike]:
                 if other != student:
                     shared[other].append(number)
         telling = {other: numbers for other, numbers in shared.items()
-                   if any(results[number]["size"] >= SHORT for number in numbers)}
+                   if any(is_long(number, results) for number in numbers)}
         rest = sorted({number for numbers in shared.values() for number in numbers}.difference(*telling.values()))
         words = [f"{other} {numbers_of(numbers, results)}" for other, numbers in telling.items()]
         said[student] = Alike(bool(telling), "; ".join(words + [f"others {numbers_of(rest, results)}"] * bool(rest)))
@@ -90,5 +91,9 @@ def same(everybody: Known) -> dict[str, Alike]:
 def numbers_of(numbers: Iterable[int], results: dict[int, dict]) -> str:
     long, short = [], []
     for number in sorted(numbers):
-        (long if results[number]["size"] >= SHORT else short).append(str(number))
+        (long if is_long(number, results) else short).append(str(number))
     return " ".join(long + [f"({' '.join(short)})"] * bool(short))
+
+
+def is_long(number: int, results: dict[int, dict]) -> bool:
+    return results[number]["size"] >= DICTATED.get(number, SHORT)

@@ -208,9 +208,9 @@ def one_seed():
 def stopped(end: TooLong, clock: Clock, exercise: Exercise, where: str) -> tuple[str, str]:
     """"time" or "busy", and the sentence: for a machine without time, for a slow test, for what does not end."""
     if end.waited:
-        return "busy", (f"stopped at {where}, after {PATIENCE * clock.seconds + 1:g} seconds by the clock on the wall. "
-                        f"Your code had the processor for only {clock.now:.1f} of them. Either this machine is busy "
-                        "with something else, or your code waits (sleep, input). It was not judged: try again.")
+        return "busy", ("It was not judged: try again. Either this machine is busy with something else, or your code "
+                        f"waits (sleep, input). It was stopped at {where}, after {PATIENCE * clock.seconds + 1:g} "
+                        f"seconds by the clock on the wall, and had the processor for only {clock.now:.1f} of them.")
     said = exercise.too_slow() or "It may be an endless loop."
     if exercise.throws:
         said += (" A rule that proposes again and again until something is accepted has no longest path, so no walk of "

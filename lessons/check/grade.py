@@ -66,7 +66,7 @@ class Class:
     def mistakes(self, number: int) -> Counter:
         """How often each mistake of an exercise was made, by its name, or by the part that failed."""
         return Counter(result["label"] for result in self.of_exercise(number)
-                       if not result["solved"] and result["part"] not in NOT_TRIED)
+                       if not result["solved"] and result["part"] not in (*NOT_TRIED, "busy"))
 
 
 @dataclass

@@ -122,7 +122,8 @@ def in_zip(path: Path, at: Where, strange: list[str]) -> Iterator[Found]:
         packed = read(path, most=ZIP_AT_MOST, follow=not at)
         check_list(packed)
         with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-            for member in archive.infolist():
+            # Of two members of one name, unpacking leaves the last.
+            for member in {member.filename: member for member in archive.infolist()}.values():
                 inside = tuple(member.filename.replace("\\", "/").split("/"))
                 if not member.is_dir() and not any(map(left_out, inside)):
                     yield (*at, *inside), lambda member=member: unpacked(archive, member)

@@ -14,7 +14,6 @@ from lessons.check.pairs import BY_A_HAIR
 from lessons.check.seen import NOISE, Failure, Row, Seen, same
 
 OWN_RANDOMNESS = "own-random-numbers"
-ONE_TOKEN = "accepted as often as it can be"            # speed in exercises that are given their draft tokens
 DRAWS = {"rand", "randn", "randint", "rand_like", "randperm", "random", "uniform", "multinomial", "bernoulli", "normal",
          "choice", "default_rng", "RandomState", "Categorical", "OneHotCategorical", "gumbel_softmax"}
 DRAWN_BY_TENSORS = {"multinomial", "bernoulli", "bernoulli_", "uniform_", "random_", "exponential_"}
@@ -62,7 +61,8 @@ def tell_apart(exercise: Exercise, path: Path, functions: Functions, part: str, 
         lines.append("it never throws the dice it is given: all chance must come from dice.flip and dice.pick")
     if not own and only_slow(exercise, theirs):         # a walk sees one throw of its own numbers, and proves nothing
         result.slow = True
-        average = "Averaged over all draft tokens, t" if exercise.speed == ONE_TOKEN else "T"
+        given = exercise.speed.startswith("accepted as")            # the draft tokens: of one alone it is not right
+        average = "Averaged over all draft tokens, t" if given else "T"
         lines.append(f"{average}he distribution of the text is right all the same: what is lost is speed, not truth.")
     return "\n".join(lines)
 

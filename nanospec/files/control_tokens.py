@@ -26,6 +26,7 @@ ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_
           "<end_of_turn>", "</s>", "<eos>", "[EOS]", "<EOT>", "_<EOT>", "[EOT]", "<|return|>",
           "<|call|>", "<|calls|>", "<|flush|>", "<turn|>", "<|tool_response>", "<end_of_utterance>",
           "<\uff5cend\u2581of\u2581sentence\uff5c>"}
+INNER = "normalizers", "pretokenizers", "decoders", "processors"        # steps in a Sequence
 GROWTH = 1_000          # times: how much longer the steps before and after a model may make a text
 
 
@@ -102,22 +103,37 @@ def mark(engine: Any, named: Iterable[str | None], written: str) -> None:
 
 
 def check_growth(file: Mapping) -> None:
-    """PairError if the normaliser or the decoder of a tokenizer.json could make a text more than
-    GROWTH times as long: a few steps that double it would take all memory.
+    """PairError if what comes before or after the model of a tokenizer.json could make a text more
+    than GROWTH times as long: a few steps that double it would take all memory. Or if it puts more
+    than GROWTH tokens around every text.
     """
-    for part in "normalizer", "decoder":
+    for part in "normalizer", "pre_tokenizer", "decoder":
         times = 1.0
         for step in steps_of(file.get(part)):
-            times *= growth_of(step)
+            in_bytes = part != "decoder" and step.get("type") == "ByteLevel"
+            times *= 4.0 if in_bytes else growth_of(step)       # a character has up to four
         if times > GROWTH:
             raise PairError(f"the tokenizer's {part} could make a text {times:,.0f} times as long")
+    for step in steps_of(file.get("post_processor")):
+        if (count := added_by(step)) > GROWTH:
+            raise PairError(f"the tokenizer puts {count:,} tokens around every text")
+
+
+def added_by(step: Mapping) -> int:
+    """How many tokens a step after the model puts around a text or two."""
+    tokens = step.get("special_tokens")
+    names = [str(piece["SpecialToken"].get("id")) for form in ("single", "pair")
+             for piece in step.get(form) or () if isinstance(piece, dict)
+             and isinstance(piece.get("SpecialToken"), dict)]
+    return sum(len(tokens[name].get("ids", ())) for name in names if isinstance(tokens, dict)
+               and isinstance(tokens.get(name), dict))
 
 
 def steps_of(step: Any) -> list[dict]:
     """One after the other."""
     if not isinstance(step, dict):
         return []
-    inner = step.get("normalizers", step.get("decoders"))
+    inner = next((step[name] for name in INNER if name in step), None)
     return sum(map(steps_of, inner), []) if isinstance(inner, list) else [step]
 
 
@@ -130,7 +146,10 @@ def growth_of(step: Mapping) -> float:
         return max(1.0, len(content) / len(text)) if text else 1.0 + len(content)
     if kind == "Precompiled":
         table = b64decode(str(step.get("precompiled_charsmap", "")))    # a trie, then the texts
-        texts = table[4 + int.from_bytes(table[:4], "little"):].split(b"\0")
+        begin = 4 + int.from_bytes(table[:4], "little")
+        if begin > len(table):
+            raise PairError("its table of characters claims to be longer than it is")
+        texts = table[begin:].split(b"\0")
         return float(max(1, *map(len, texts)))
     return {"Prepend": 1.0 + len(str(step.get("prepend", ""))), "NFKD": 18.0, "NFKC": 18.0,
             "NFD": 4.0, "NFC": 3.0}.get(str(kind), 1.0)

@@ -252,6 +252,9 @@ def build_tokenizer(file: GGUFFile) -> FolderTokenizer:
                         "converted anew, it has tokenizer.ggml.pre")
     file.allow("tokenizer.ggml.pre", *PATTERNS)
     pieces, kinds = file.value("tokenizer.ggml.tokens"), file.value("tokenizer.ggml.token_type")
+    if len(pieces) != len(kinds):
+        raise PairError(f"{file.path} cannot be used: it has {len(pieces)} tokens, and types of "
+                        f"{len(kinds)}")
     if len(set(pieces)) != len(pieces):
         raise PairError(f"{file.path} cannot be used: of its {len(pieces)} tokens "
                         f"{len(set(pieces))} differ")

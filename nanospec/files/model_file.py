@@ -13,7 +13,7 @@ from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_STORED, ZipFile
+from zipfile import ZIP_STORED, ZipFile, is_zipfile
 
 import torch
 from torch import Tensor
@@ -84,9 +84,12 @@ def load_saved(path: Path) -> dict:
     """What `save_atomically` wrote there. OSError if it cannot be read, PairError if it is anything
     else, if a byte of what it holds has changed, or if it says that it is more than it is.
     """
-    file = BytesIO(fetched(path).read_bytes())
-    size = file.getbuffer().nbytes
+    whole = fetched(path)
     try:
+        if not is_zipfile(whole):               # looks at its end, before all of it is read
+            raise ValueError("it does not end as one")
+        file = BytesIO(whole.read_bytes())
+        size = file.getbuffer().nbytes
         with ZipFile(file) as parts:  # torch writes a checksum of every part, and does not read it
             entries = parts.infolist()
             if any(entry.compress_type != ZIP_STORED for entry in entries):

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from nanospec.errors import PairError, RequestError, one_line, quoted
 
 MOST = 2 ** 28          # bytes of a file that is no weights; the largest tokenizers have an eighth
+TABLE = 2 ** 24         # of a table in JSON, which takes up to 24 times as much memory
 # Begins what a clone without Git LFS has in a file's place.
 POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -110,7 +111,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
 
 def read_json(path: Path) -> dict:
     """What a file of JSON says, {} if it is not there. PairError if that is no table."""
-    data = read_file(path) if path.exists() else b"{}"
+    data = fetched(path, TABLE).read_bytes() if path.exists() else b"{}"
     try:
         table = json.loads(data)
         if not isinstance(table, dict):

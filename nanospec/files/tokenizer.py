@@ -16,6 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from io import BytesIO
 from numbers import Integral
 from pathlib import Path
 from threading import Lock
@@ -97,8 +98,6 @@ def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
     """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
     if not all(type(rank) is int for rank in ranks.values()):
         raise PairError(f"{where} is altered: a rank is no whole number")
-    if len(ranks) != count:
-        raise PairError(f"{where} cannot be used: a token stands in it twice")
     missing = {*range(max(256, count))} - {*ranks.values()}
     if missing:
         raise PairError(f"{where} is cut short or altered: no token has the rank {min(missing)}, "
@@ -214,12 +213,15 @@ class Tokenizer:
         """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are
         not 0, 1, 2, ..., or one of the 256 bytes has none.
         """
-        data = read_file(path)
+        data, ranks = read_file(path), dict[bytes, int]()
         try:
-            pairs = [line.split() for line in data.splitlines() if line]
-            ranks = {base64.b64decode(piece, validate=True): int(rank) for piece, rank in pairs}
+            for count, line in enumerate(filter(bytes.strip, BytesIO(data))):
+                piece, rank = line.split()
+                ranks[base64.b64decode(piece, validate=True)] = int(rank)
+                if len(ranks) == count:
+                    raise PairError(f"{path} cannot be used: a token stands in it twice")
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: "
                             f"{one_line(error)}") from error
-        check_ranks(str(path), ranks, len(pairs))
+        check_ranks(str(path), ranks, len(ranks))
         return cls(ranks)

@@ -131,6 +131,7 @@ def test_the_same_but_for_names_remarks_and_annotations():
     mine = form(NINE.encode(), entry)
     assert mine[1] >= alike.SHORT and RENAMED != NINE
     assert form(RENAMED.encode(), entry) == form(b"\xef\xbb\xbf# mine\n" + NINE.encode(), entry) == mine
+    assert form(NINE.replace(":\n", ":\n    'mine'\n", 1).encode(), entry) == mine
     for other in NINE.replace("gamma + 1", "gamma + 2"), NINE.replace("sum(", "max("), stub(NINE):
         assert form(other.encode(), entry) != mine
     for harm in "def f(:", "\0", "x = " + "-" * 50_000 + "1", "x = a" + ".a" * 50_000:
@@ -159,6 +160,12 @@ def test_who_shares_with_whom():
     assert shared["ann"] == (True, "ben 9 (2)") and shared["ben"] == (True, "ann 9 (2)")
     assert shared["cid"] == (False, "others (2)")
     assert alike.shipped(everybody["ben"]) == (True, "9 (2)") and alike.shipped(everybody["cid"]) == (False, "(2)")
+
+
+def test_what_an_exercises_text_dictates_accuses_nobody():
+    alone = {number: seen(EXERCISES[number].answer, number) for number in (3, 6, 9)}
+    assert alone[3]["size"] >= alike.SHORT and alike.shipped(alone) == (True, "9 (3 6)")
+    assert alike.shipped({3: alone[3]}) == (False, "(3)")
 
 
 SLOW = "def accept_or_replace(x, p_target, q_draft, dice):\n    return dice.pick(p_target)\n"
@@ -219,6 +226,14 @@ def test_many_copies_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(handed, "KEPT_AT_MOST", 40)
     found_in_it = handed_in(laid(tmp_path, {f"{number}/{FILE}": "x" * 7 + str(number) for number in range(9)}))
     assert found_in_it.files[FILE] == b"x" * 7 + b"0" and any("only 40 bytes" in note for note in found_in_it.notes)
+
+
+def test_of_two_members_of_one_name_the_last_counts(tmp_path):
+    path = tmp_path / "ann.zip"
+    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        for text in "first", "second":
+            archive.writestr(FILE, text)
+    assert handed_in(path).files[FILE] == b"second" and handed_in(path).notes == []
 
 
 @pytest.mark.parametrize("wide", [False, True])

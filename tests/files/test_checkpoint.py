@@ -153,6 +153,15 @@ def test_a_truncated_checkpoint(folder, part):
     assert "\n" not in str(raised.value)
 
 
+def test_a_file_without_an_end_is_not_read(folder, monkeypatch):
+    """It may be a terabyte of nothing."""
+    (folder / "target.pt").write_bytes((folder / "target.pt").read_bytes()[:-30] + bytes(200_000))
+    read_bytes = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read_bytes(path) if path.suffix != ".pt" else pytest.fail())
+    with pytest.raises(PairError, match="target.pt is cut short"):
+        load_pair(folder)
+
+
 class Exploit:
     """What a stranger's pickle might hold: a call to be made while it is read."""
 

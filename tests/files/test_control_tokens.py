@@ -1,7 +1,9 @@
 """Special tokens of strangers' files: which they are, whoever says so, and that no text of a user's has one."""
 
 import json
+import struct
 import sys
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -150,6 +152,9 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 @pytest.mark.parametrize("part, steps", [
     ("normalizer", {"type": "Sequence", "normalizers": [DOUBLES] * 40}),
     ("decoder", {"type": "Sequence", "decoders": [DOUBLES] * 40}),
+    ("normalizer", {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 9}),
+    ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False,
+                                                              "trim_offsets": True, "use_regex": False}] * 9}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
     ("normalizer", {"type": "Replace", "pattern": {"Regex": ""}, "content": "x" * 10_000})])
 def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):
@@ -162,7 +167,25 @@ def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):
         FolderTokenizer.load(tmp_path)
 
 
+def test_a_tokenizer_that_would_put_many_tokens_around_every_text():
+    """40 times a special token of 30 ids; 1,000 are allowed."""
+    many, few = ({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "q", "type_id": 0}}] * times
+                  + [{"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
+                  "special_tokens": {"q": {"id": "q", "ids": [7] * 30, "tokens": ["q"] * 30}}} for times in (40, 33))
+    check_growth({"post_processor": few})
+    for step in many, {"type": "Sequence", "processors": [{"type": "ByteLevel"}, many]}:
+        with pytest.raises(PairError, match="puts 1,200 tokens around every text"):
+            check_growth({"post_processor": step})
+
+
+def test_a_table_of_characters_that_claims_more_than_it_holds():
+    table = b64encode(struct.pack("<I", 97) + b"\xff" * 96).decode()
+    with pytest.raises(PairError, match="longer than it is"):
+        check_growth({"normalizer": {"type": "Precompiled", "precompiled_charsmap": table}})
+
+
 def test_what_known_tokenizers_do_is_no_growth():
+    check_growth({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split"}, {"type": "ByteLevel"}]}})
     check_growth({"normalizer": {"type": "Sequence", "normalizers": [
         {"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"},
         {"type": "NFKC"}]}, "decoder": {"type": "ByteLevel"}})

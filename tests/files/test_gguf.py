@@ -277,3 +277,12 @@ def test_smollm2(transformers):
         assert tokenizer.decode(tokenizer.chat(chat)) == their_tokenizer.decode(ids)
     # What the model itself writes before a digit: two line ends as one token, of its original tokenizer's cutting.
     assert tokenizer.encode("\n\n1") == [1116, 33] and their_tokenizer.encode("\n\n1") == [198, 198, 33]
+
+
+def test_each_token_has_a_type(tmp_path, monkeypatch):
+    """Where types are lacking, the last tokens would be plain text."""
+    import gguf
+    types = gguf.GGUFWriter.add_token_types
+    monkeypatch.setattr(gguf.GGUFWriter, "add_token_types", lambda self, kinds: types(self, kinds[:-3]))
+    write(tmp_path / "a.gguf")
+    refused(tmp_path / "a.gguf", f"has {len(PIECES)} tokens, and types of {len(PIECES) - 3}")
