@@ -13,6 +13,9 @@ RARE = [        # configuration, witness, what else is asked for, and words of w
     ({"defaults": {"repetition_penalty": 2.0, "top_k": 2}, "ignores": ("repetition_penalty", "top_k")}, "logprobs",
      {"prompt": [0, 1], "samples": 300}, "of its own: a penalty, and top_k, top_p or min_p"),
     ({"declines": ("prompt",)}, "logprobs", {}, "answered 400, without a completion"),
+    *(({"declines": ("prompt",), "status": status}, "logprobs", {}, f"answered {status}, without a completion ({why})")
+      for status, why in ((401, "it asks for a key"), (403, "it lets nobody in without a key"),
+                            (308, "it names another address: give that one"))),
     ({"declines": ("prompt",), "status": 0}, "logprobs", {}, "did not answer in full: it hung up"),
     ({"text": lambda text, prompt: prompt[-1] + text}, "plain", {"plain": {}, "prompt": "cab"},
      "do not begin at the same place: one repeats the end of the prompt"),
