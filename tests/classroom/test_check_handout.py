@@ -16,6 +16,14 @@ ROOT = Path(__file__).parents[2]
 SHIPPED = {number: variants.run(ENTRIES[number].source) for number in variants.DRAWN}
 
 
+def test_each_variant_has_tables_of_its_own(monkeypatch):
+    found = set()
+    for name in "", "autumn", "spring":
+        monkeypatch.setattr(seeds, "NAME", name)
+        found |= {seeds.seed(3), seeds.seed(4)}
+    assert len(found) == 6
+
+
 @pytest.fixture(scope="module")
 def handed_out(tmp_path_factory):
     """A handout, without the library's weights and the docs; a student's command in it."""
