@@ -54,12 +54,15 @@ def hand_out(folder: Path) -> str:
 def tried() -> None:
     from lessons.check import EXERCISES
     from lessons.check.naming import named
-    for number, exercise in EXERCISES.items():
-        for mistake in exercise.wrongs:
-            theirs = {part: exercise.seen_of(mistake, part) for part in exercise.looks}
-            if {found.name for found in named(exercise, theirs)} != {mistake.name}:
-                raise Refused(f"the tables of variant {seeds.NAME!r} do not show the mistake {mistake.name} of "
-                              f"exercise {number}, or not it alone: choose another name")
+    from nanospec.fast.announce import announced
+    with announced("trying every known mistake on the variant's tables", steps=len(EXERCISES)) as step:
+        for number, exercise in EXERCISES.items():
+            for mistake in exercise.wrongs:
+                theirs = {part: exercise.seen_of(mistake, part) for part in exercise.looks}
+                if {found.name for found in named(exercise, theirs)} != {mistake.name}:
+                    raise Refused(f"the tables of variant {seeds.NAME!r} do not show the mistake {mistake.name} of "
+                                  f"exercise {number}, or not it alone: choose another name")
+            step()
 
 
 def write(top: Path) -> None:
