@@ -26,7 +26,8 @@ from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.control_tokens import ENDING, SURELY
 from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
-from nanospec.files.paths import check_claimed, fetched
+from nanospec.files.paths import fetched
+from nanospec.files.quick_gguf import gguf_reader
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
@@ -53,7 +54,6 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
-MOST_PARTS = 10 ** 7        # lengths and contents that are read before the weights
 LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -128,25 +128,6 @@ class GGUFFile:
         if found is not None and found not in allowed:
             raise PairError(f"{self.path} asks for what this GPT does not have: "
                             f"{key.replace('{}', self.kind)} {one_line(found)}")
-
-
-def gguf_reader(path: Path) -> Any:
-    """The package's reader, quicker, and never beyond the file's end, whatever counts it names."""
-    class QuickReader(extra("gguf").GGUFReader):        # type: ignore[misc]
-        data: Any
-
-        def _get(self, offset, dtype, count=1, override_order=None):
-            self.data = np.asarray(self.data)  # the same bytes, still on the disk, as a plain array
-            self.parts = getattr(self, "parts", 0) + 1
-            if self.parts > MOST_PARTS:
-                raise ValueError(f"it has more than {MOST_PARTS:,} parts")
-            found = np.frombuffer(self.data, dtype, int(count), int(offset))    # ValueError past it
-            order = override_order or self.byte_order
-            return found if order == "I" else found.view(found.dtype.newbyteorder(order))
-
-    reader = QuickReader(path)
-    check_claimed(sum(int(tensor.n_bytes) for tensor in reader.tensors), len(reader.data))
-    return reader
 
 
 def parse_config(file: GGUFFile) -> Config:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nanospec.errors import PairError, RequestError
+from nanospec.files import quick_gguf
 from nanospec.files.gguf import ENDING, half_apart, llama3_of, load_gguf
 from nanospec.files.sources import located
 from nanospec.generate import generate
@@ -286,3 +287,14 @@ def test_each_token_has_a_type(tmp_path, monkeypatch):
     monkeypatch.setattr(gguf.GGUFWriter, "add_token_types", lambda self, kinds: types(self, kinds[:-3]))
     write(tmp_path / "a.gguf")
     refused(tmp_path / "a.gguf", f"has {len(PIECES)} tokens, and types of {len(PIECES) - 3}")
+
+
+def test_it_is_read_as_the_package_reads_it(tmp_path, monkeypatch):
+    import gguf
+    write(tmp_path / "a.gguf", some__words="ab")
+    ours, theirs = quick_gguf.gguf_reader(tmp_path / "a.gguf"), gguf.GGUFReader(tmp_path / "a.gguf")
+    assert [*ours.fields] == [*theirs.fields] and len(ours.tensors) == len(theirs.tensors) > 3
+    assert all(ours.fields[name].contents() == field.contents() for name, field in theirs.fields.items())
+    monkeypatch.setattr(quick_gguf, "MOST_PARTS", len(PIECES))
+    with pytest.raises(ValueError, match="more than"):
+        quick_gguf.gguf_reader(tmp_path / "a.gguf")
