@@ -46,8 +46,8 @@ def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]
         return [of_list(path, data, gamma, bonus)]
     (kind, lines), = found.items()
     if bonus or gamma and kind != "SGLang's log":
-        raise RequestError(f"{path} has {kind}, which says this: --bonus is for a list, --gamma for "
-                           "a list and SGLang's log")
+        raise RequestError(f"{path} has {kind}, which says this: --bonus is for a list, --gamma "
+                           "for a list and SGLang's log")
     return READERS[kind](kind, lines, gamma)
 
 
