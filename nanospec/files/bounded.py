@@ -118,11 +118,11 @@ class Process:
         atexit.register(self.end)
 
     def ask_all(self, tasks: list[dict]) -> Iterator[dict]:
-        """Its answers to tasks that have SECONDS in all."""
+        """Its answers to tasks that have SECONDS in all, and each one second at least."""
         left = float(SECONDS)
         for task in tasks:
             yield self.ask(task, left)
-            left -= self.took
+            left = max(1.0, left - self.took)
 
     def ask(self, task: dict, seconds: float | None = None) -> dict:
         """Its answer, after `took` seconds; {"ended"}, with the reason, where it takes too long or
