@@ -94,11 +94,11 @@ def merge(word: list[bytes], new: bytes) -> list[bytes]:
     return out
 
 
-def check_ranks(where: str, ranks: dict[bytes, int], count: int) -> None:
-    """PairError unless the ranks are 0 to count - 1, and each of the 256 bytes has one."""
+def check_ranks(where: str, ranks: dict[bytes, int]) -> None:
+    """PairError unless the ranks are 0 to n - 1, and each of the 256 bytes has one."""
     if not all(type(rank) is int for rank in ranks.values()):
         raise PairError(f"{where} is altered: a rank is no whole number")
-    missing = {*range(max(256, count))} - {*ranks.values()}
+    missing = {*range(max(256, len(ranks)))} - {*ranks.values()}
     if missing:
         raise PairError(f"{where} is cut short or altered: no token has the rank {min(missing)}, "
                         "and each rank is one token's id here")
@@ -156,7 +156,7 @@ class Tokenizer:
         if not isinstance(ranks, dict) or not all(isinstance(piece, bytes) for piece in ranks):
             raise PairError(f"a tokenizer is made of ranks, {{bytes: rank, ...}}, got "
                             f"{quoted(ranks)}")
-        check_ranks("the table of ranks", ranks, len(ranks))
+        check_ranks("the table of ranks", ranks)
         self.ranks = ranks
         self.end_of_text = len(ranks)
         self.vocab_size = len(ranks) + 1
@@ -223,5 +223,5 @@ class Tokenizer:
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: "
                             f"{one_line(error)}") from error
-        check_ranks(str(path), ranks, len(ranks))
+        check_ranks(str(path), ranks)
         return cls(ranks)
