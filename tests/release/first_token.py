@@ -2,7 +2,7 @@
 ends. To be run by hand, on a machine that does nothing else.
 
     python -m tests.release.first_token TEXT COMMAND ...
-    python -m tests.release.first_token ' from root' python demo.py
+    python -m tests.release.first_token ' the files' python demo.py
 """
 
 import os
