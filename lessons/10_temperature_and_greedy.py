@@ -77,16 +77,18 @@ table(["temperature", *names], lines)
 # %% [markdown]
 # *Answer:* it grows, from .05 to .12. A temperature above 1 makes a distribution flatter.
 #
-# ## Top-k and top-p
+# ## Top-k, top-p and min-p
 #
-# Both forbid the unlikely tokens and divide what is left by its sum.
+# All three forbid the unlikely tokens and divide what is left by its sum.
 #
 # - *Top-k* keeps the k likeliest tokens. With k = 2 these are A and B. Together they hold 0.80, so
 #   A gets 0.50 / 0.80 = 0.625.
 # - *Top-p* keeps the fewest tokens that together hold the share p. With p = 0.9, A and B are too
 #   few, because they hold 0.80. A, B and C hold 0.95, so three tokens are kept.
+# - *Min-p* keeps the tokens that have at least this share of the likeliest token's probability.
+#   With min-p 0.5, a token needs 0.25, so A and B are kept.
 #
-# If several settings are given, temperature is applied first, then top-k, then top-p.
+# If several settings are given, temperature is applied first, then top-k, top-p and min-p.
 #
 # *Guess first:* with T = 0.5 and top-p 0.9 together, how many tokens are kept? (See the table
 # above.)
@@ -94,6 +96,7 @@ table(["temperature", *names], lines)
 # %%
 cut = {"top-k 2": probs(logits, top_k=2),
        "top-p 0.9": probs(logits, top_p=0.9),
+       "min-p 0.5": probs(logits, min_p=0.5),
        "T = 0.5, top-p 0.9": probs(logits, temperature=0.5, top_p=0.9)}
 table(["what is kept", *names], [line_of(name, p) for name, p in cut.items()])
 

@@ -34,7 +34,7 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     p_target, q_draft       the target's distribution, and the one that a draft token was drawn from
                             [Leviathan et al.: p and q; Chen et al.: q and p, the other way round]
     sampling                the settings by which logits become a distribution: temperature, top-k,
-                            top-p; to apply them is to warp the logits [warping,
+                            top-p, min-p; to apply them is to warp the logits [warping,
                             logits processors]
     draft token             a token that was proposed and is not verified yet [guess, candidate,
                             speculated token]

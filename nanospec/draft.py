@@ -49,17 +49,13 @@ class Draft:
         return self.q_draft.sum(-1) > 0
 
     def placing(self, cache: Cache, kv_length: int) -> dict[str, Tensor]:
-        """What the target's call has to know of the nodes' places: of a chain, nothing.
-
-        By default every node stands after the one before it, in the cache too (cache.py).
-        """
+        """What the target's call is told of the nodes' places. Of a chain nothing: one by one."""
         return {}
 
     def path(self, accepted: Tensor) -> tuple[Tensor, Tensor]:
-        """accepted (B,), the last node that was accepted -> the accepted nodes, and how many.
-
-        path (B, n), from node 0 on: only the first count + 1 are meant.
-        count (B,), the accepted draft tokens, which node 0 is none of.
+        """accepted (B,), the last node that was accepted -> path (B, n), the accepted nodes from
+        node 0 on, of which only the first count + 1 are meant; and count (B,), how many of them
+        are draft tokens, as node 0 is not.
         """
         nodes = torch.arange(self.tokens.shape[1], device=accepted.device)
         return nodes.expand_as(self.tokens), accepted

@@ -77,9 +77,11 @@ def check_model(what: str, model: Any) -> None:
     check_has(what, model, "a language model, as a GPT is", "config", "new_cache")
 
 
-def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+def check_sampling(temperature: float, top_k: int | None, top_p: float | None,
+                   min_p: float | None) -> None:
     """RequestError unless logits can become probabilities with these settings. None: without it."""
-    check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p)
+    check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p,
+                  min_p=0 if min_p is None else min_p)
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
     if not 0 <= temperature < Fraction(2 ** 1024):          # numpy would make a small float of it
         raise RequestError(f"temperature must be 0 or more, got {quoted(temperature)}")
@@ -87,10 +89,11 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -
         raise RequestError(f"top_k must be at least 1, got {quoted(top_k)}")
     if top_p is not None and not 0 < top_p <= 1:
         raise RequestError(f"top_p must lie in (0, 1], got {quoted(top_p)}")
+    if min_p is not None and not 0 <= min_p <= 1:
+        raise RequestError(f"min_p must lie in [0, 1], got {quoted(min_p)}")
 
 
-def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperature: float,
-                  top_k: int | None, top_p: float | None, seed: int, most: int = 0,
+def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, seed: int, most: int = 0,
                   stop: Collection[int] = (), others: Collection[str] = ()) -> int:
     """max_new_tokens. RequestError unless `model` can answer, with `most` draft tokens a round."""
     check_known(others)
@@ -99,7 +102,6 @@ def check_request(model: Any, ids: Sequence[int], max_new_tokens: int, temperatu
     check_ids("stop", stop, Collection)
     check_seed(seed)
     check_numbers(Integral, max_new_tokens=max_new_tokens)
-    check_sampling(temperature, top_k, top_p)
     vocab_size, context = model.config.vocab_size, model.config.context
     if not len(ids):
         raise RequestError("the prompt is empty: give at least one token (end of text will do)")
@@ -127,7 +129,7 @@ def check_known(others: Collection[str]) -> None:
     """RequestError if there are any: settings of other programs, which no request here has."""
     if others:
         raise RequestError(f"a request has no {', '.join(sorted(others))}: a distribution is made "
-                           "of logits by temperature, top_k and top_p alone")
+                           "of logits by temperature, top_k, top_p and min_p alone")
 
 
 def check_gamma(gamma: int, what: str) -> int:
@@ -141,9 +143,7 @@ def check_gamma(gamma: int, what: str) -> int:
 
 def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
                   compiler: Any = None) -> None:
-    """RequestError unless `drafter` can draft for `model`, of whose layers it may read. The others:
-    None, or what can judge, decide and compile.
-    """
+    """RequestError unless `drafter` can draft for `model`; and the others are None, or fit."""
     check_model("the target", model)
     check_has("the drafter", drafter, "a drafter", "propose", "most", "layers")
     for what, thing in ("the rule", rule), ("the compiler", compiler):

@@ -36,21 +36,21 @@ def plain_step(target: LanguageModel, cache: Cache, text: Text,
 @torch.inference_mode()
 def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 128,
              temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
-             seed: int = 0, stop: Sequence[int] = (), dice: Dice | None = None,
-             compiler: Callable | None = None, **others: Any) -> Iterator[int]:
+             min_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
+             dice: Dice | None = None, compiler: Callable | None = None,
+             **others: Any) -> Iterator[int]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
     dice: decides instead of the seed. compiler: makes the step one function, see fast/compiled.py.
     Raises RequestError, and LogitsError where the model answers with NaN.
     """
-    max_new_tokens = check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed, 0,
-                                   stop, others)
+    sampling = Sampling(temperature, top_k, top_p, min_p)
+    max_new_tokens = check_request(target, ids, max_new_tokens, seed, 0, stop, others)
     if dice is not None:
         check_has("dice", dice, "Dice", "refill", "pick")
     if compiler is not None:
         check_has("the compiler", compiler, "a function", "__call__")
     text = Text([ids], max_new_tokens, target.config.vocab_size, target.device)
-    sampling = Sampling(temperature, top_k, top_p)
     dice = dice or Dice([seed], target.device)
     cache, _ = prefill(target, text)            # the target reads the prompt but for its last token
     step = partial(plain_step, target, cache, text, sampling, dice)

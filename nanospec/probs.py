@@ -1,8 +1,7 @@
-"""Logits -> probabilities: temperature, top-k, top-p. One function for target and draft model.
+"""Logits -> probabilities: temperature, top-k, top-p, min-p. One function for both models.
 
 What is sampled from must be what is reported. So a distribution is computed here, once, and handed
-to the dice and to the rule. `residual` is what a rejection leaves of a distribution.
-Left out: min-p, biases, and penalties, which depend on the text and not on the logits alone.
+to the dice and to the rule. `residual` is what a rejection leaves. Left out: biases, penalties.
 """
 
 from dataclasses import dataclass
@@ -14,12 +13,13 @@ from nanospec.errors import check_sampling
 
 
 def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
-          top_p: float | None = None) -> Tensor:
+          top_p: float | None = None, min_p: float | None = None) -> Tensor:
     """logits (..., V) -> probabilities (..., V), in float32 or wider. Nothing is checked here.
 
     temperature: divides the logits; 0 is an exact one-hot at the argmax (the first if several tie).
     top_k: keep the k most likely tokens.
     top_p: of those, keep the fewest that hold at least top_p (Holtzman 2019, arXiv 1904.09751).
+    min_p: of those, keep what has min_p times the greatest probability, or more (arXiv 2407.01082).
     Tokens that tie with the last one kept are kept too: the result depends on the values alone.
     Example: probs([0, log 3]) = [.25, .75]; at temperature 0, or with top_p = .7, [0, 1].
     """
@@ -43,6 +43,9 @@ def probs(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
         smallest_kept = ordered.where(needed, 1.0).amin(-1, keepdim=True)
         kept = kept.masked_fill(kept < smallest_kept, 0.0)
         kept = kept / kept.sum(-1, keepdim=True)
+    if min_p is not None:
+        kept = kept.masked_fill(kept < min_p * kept.amax(-1, keepdim=True), 0.0)
+        kept = kept / kept.sum(-1, keepdim=True)
     return kept
 
 
@@ -65,13 +68,14 @@ class Sampling:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
 
     def __post_init__(self):
-        check_sampling(self.temperature, self.top_k, self.top_p)
-        for name, kind in ("temperature", float), ("top_k", int), ("top_p", float):
-            given = getattr(self, name)                 # numbers of others, as numpy's
+        check_sampling(self.temperature, self.top_k, self.top_p, self.min_p)
+        for name, given in vars(self).items():          # numbers of others, as numpy's
+            kind = int if name == "top_k" else float
             object.__setattr__(self, name, given if given is None else kind(given))
 
     def __call__(self, logits: Tensor) -> Tensor:
         """logits (..., V) -> probabilities (..., V), as `probs`."""
-        return probs(logits, self.temperature, self.top_k, self.top_p)
+        return probs(logits, self.temperature, self.top_k, self.top_p, self.min_p)

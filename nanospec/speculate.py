@@ -174,8 +174,8 @@ def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_t
 @torch.inference_mode()
 def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
               max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
-              top_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
-              dice: Dice | None = None, rule: Rule | None = None,
+              top_p: float | None = None, min_p: float | None = None, seed: int = 0,
+              stop: Sequence[int] = (), dice: Dice | None = None, rule: Rule | None = None,
               compiler: Callable | None = None, **others: Any) -> Iterator[Round]:
     """Continue `ids` by at most `max_new_tokens` tokens. The first one in `stop` is the last.
 
@@ -186,14 +186,14 @@ def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
     Raises RequestError where the request cannot be answered, LogitsError where a model gives NaN.
     """
     check_drafter(target, drafter, rule, dice, compiler)
-    max_new_tokens = check_request(target, ids, max_new_tokens, temperature, top_k, top_p, seed,
-                                   drafter.most, stop, others)
+    sampling = Sampling(temperature, top_k, top_p, min_p)
+    max_new_tokens = check_request(target, ids, max_new_tokens, seed, drafter.most, stop, others)
     text = Text([ids], max_new_tokens + drafter.most + 1, target.config.vocab_size, target.device)
     dice = dice or Dice([seed], target.device)
     cache, hidden = prefill(target, text, drafter.layers)
     drafter.begin(text)
     drafter.read(text, [0], hidden)
     run = partial(one_round, target, cache, drafter, rule or drafter.rule or verify, text,
-                  Sampling(temperature, top_k, top_p), dice)
+                  sampling, dice)
     run = compiler(run, text, dice) if compiler else run
     yield from repeated(run, drafter, dice, len(ids), max_new_tokens, stop)

@@ -51,6 +51,7 @@ def parser() -> Parser:
     common.add_argument("--temperature", type=float, default=1.0, metavar="X")
     common.add_argument("--top-k", type=int, metavar="N")
     common.add_argument("--top-p", type=float, metavar="X")
+    common.add_argument("--min-p", type=float, metavar="X")
 
     drafted = Parser(add_help=False)
     drafted.add_argument("--gamma", type=int, default=2, metavar="N",
@@ -207,7 +208,8 @@ def report(verdict: Verdict, argv: Sequence[str], options) -> str:
     lines = ["To send upstream with the lines above:",
              f"  again        nanospec judge {shlex.join(argv)}",
              f"  settings     temperature {options.temperature:g}, top_k {options.top_k}, top_p "
-             f"{options.top_p}, {options.new} new tokens, seeds from {options.seed}"]
+             f"{options.top_p}, min_p {options.min_p}, {options.new} new tokens, seeds from "
+             f"{options.seed}"]
     if options.kind == "transformers":
         lines.append(f"  versions     transformers {version('transformers')}, torch "
                      f"{torch.__version__}")

@@ -27,8 +27,8 @@ from nanospec.errors import NanospecError, RequestError, one_line
 IMPORT = "<frozen importlib._bootstrap>"
 READER_GONE = 128 + 13      # the number of SIGPIPE, which some systems lack
 # Options that other programs have, and that are refused by their names.
-LEFT_OUT = ("--min-p", "--logit-bias", "--repetition-penalty", "--repeat-penalty",
-            "--presence-penalty", "--frequency-penalty")
+LEFT_OUT = ("--logit-bias", "--repetition-penalty", "--repeat-penalty", "--presence-penalty",
+            "--frequency-penalty")
 RENAMED = {"--draft": "--draft-model", "--drafts": "--draft-models"}
 
 
@@ -83,7 +83,7 @@ class Parser(argparse.ArgumentParser):
         for name in LEFT_OUT:
             if name in message:
                 message = (f"{name} is left out here: a distribution is made of logits by "
-                           "temperature, top-k and top-p alone")
+                           "temperature, top-k, top-p and min-p alone")
                 message += " (for code, docs/METHODS.md has Penalised)" * ("penalty" in name)
         for old, new in RENAMED.items():
             if f" {old} " in f"{message} ":

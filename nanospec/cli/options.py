@@ -92,6 +92,7 @@ SHAPE = option("children at every depth, or a whole tree, as JSON or a .json fil
                why=True)
 SEED = whole_number(0, SEEDS - 1)
 TEMPERATURE = option("a number, 0 or more", float, lambda number: 0 <= number < math.inf)
+MIN_P = option("from 0 to 1", float, lambda number: 0 <= number <= 1)
 TOP_P = option("more than 0 and at most 1", float, lambda number: 0 < number <= 1)
 DRAFT_MODEL = option(f"gpt, {', '.join(LEARNED)} or a .pt file that is there", str,
                lambda name: name in ("gpt", *LEARNED)
@@ -122,6 +123,8 @@ OPTIONS: dict[str, dict] = {
     "top_k": dict(type=COUNT, metavar="N", help="only the N likeliest tokens"),
     "top_p": dict(type=TOP_P, metavar="P",
                   help="only the likeliest tokens, up to a probability of P"),
+    "min_p": dict(type=MIN_P, metavar="P",
+                  help="only tokens at least P times as probable as the likeliest"),
     "max_new_tokens": dict(type=COUNT, metavar="N", help="for each text"),
     "seed": dict(type=SEED, metavar="N", help="of all random numbers"),
     "device": dict(type=device, help="cpu, cuda, or cuda:N"),
@@ -136,13 +139,13 @@ OPTIONS: dict[str, dict] = {
                     "drafts have one shape: minutes, the first time"),
 }
 # The defaults of demo, chat and why.
-SAMPLING = {"rule": "token", "top_k": None, "top_p": None, "seed": 0, "device": HERE,
-            "dtype": "auto"}
+SAMPLING = {"rule": "token", "top_k": None, "top_p": None, "min_p": None, "seed": 0,
+            "device": HERE, "dtype": "auto"}
 
 
 def sampling_of(args: argparse.Namespace) -> dict[str, Any]:
     """What makes a distribution of logits, as it was asked for."""
-    return {"temperature": args.temperature, "top_k": args.top_k, "top_p": args.top_p}
+    return {name: getattr(args, name) for name in ("temperature", "top_k", "top_p", "min_p")}
 
 
 def add_options(parser: argparse.ArgumentParser, defaults: Mapping[str, Any],

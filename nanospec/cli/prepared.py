@@ -121,7 +121,8 @@ class Prepared:
             "max_new_tokens": args.max_new_tokens or new, "seed": args.seed,
             "stop": self.tokenizer.ends}
         self.gamma = args.gamma or most_drafted(args.drafter, self.draft_model, gamma)
-        check_request(self.target, self.ids, **self.request, most=self.method().gamma)
+        check_request(self.target, self.ids, self.request["max_new_tokens"], args.seed,
+                      self.method().gamma)
         keep = keeping(pair, args)
         if args.compile:
             self.setups, how = setups_of(self.target, self.draft_model, args.dtype, args.threads,

@@ -30,6 +30,7 @@ TRIES = 24              # seeds with which a parameter is tried
 FRONT = 64              # tokens, besides the special ones, that may stand in front of the prompt
 # Each leaves only the likeliest token, where the server takes it.
 NARROW = {"temperature": 0, "top_k": 1, "top_p": 1e-6, "min_p": 1.0}
+NEUTRAL = {"temperature": 1, "top_p": 1, "min_p": 0}
 # Each changes the text at temperature 0, where the server takes it.
 STRONG = ("repetition_penalty", "repeat_penalty", "presence_penalty", "frequency_penalty")
 
@@ -37,7 +38,7 @@ STRONG = ("repetition_penalty", "repeat_penalty", "presence_penalty", "frequency
 def of_words(endpoint: Endpoint, seed: int) -> None:
     """Does it take the settings that it was asked for?"""
     for name, value in endpoint.settings.items():
-        neutral = value is None or name != "top_k" and value == 1
+        neutral = value is None or value == NEUTRAL.get(name)
         if not neutral and not takes(endpoint, name, seed):
             raise endpoint.not_judged(f"takes no {name}: its first token varies where {name} "
                                       f"{NARROW[name]:g} leaves a single one")
@@ -111,7 +112,7 @@ def of_precision(endpoint: Endpoint, target, ids: Sequence[int],
 
 def apart(place: dict[int, float], target, ids: Sequence[int], settings: dict) -> float:
     """Between what was reported of the token after ids and the model's own, before or after
-    temperature, top_k and top_p: in total variation, over the tokens that were reported.
+    temperature, top_k, top_p and min_p: in total variation, over the tokens that were reported.
     """
     logits = target(torch.tensor([[*ids]], device=target.device))[0, -1]
     return min(sum(abs(part - own[token]) for token, part in place.items()) / 2

@@ -53,7 +53,7 @@ class Declined(EndpointError):
 @dataclass
 class Endpoint:
     """A server and what is asked of it. prompt: a text, or token ids.
-    settings: temperature, top_k, top_p.
+    settings: temperature, top_k, top_p, min_p.
     at_once: how many requests are sent before the first is answered.
     declined: what it was asked without, because it refuses it; None before the first answer.
     prompt_tokens: how many it says that the prompt has, in its last answer.

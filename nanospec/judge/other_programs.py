@@ -100,7 +100,7 @@ def decided_by(dice: Dice | WalkingDice) -> Iterator[None]:
 
 def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma: int = 2,
                     lookup: int | None = None, temperature: float = 1.0, top_k: int | None = None,
-                    top_p: float | None = None) -> Sampler:
+                    top_p: float | None = None, min_p: float | None = None) -> Sampler:
     """transformers' `generate` on two of its models: plain; with an assistant model that drafts
     `gamma` tokens a round; or with `lookup` tokens a round copied from the text (its
     prompt_lookup_num_tokens).
@@ -118,8 +118,8 @@ def of_transformers(target, ids: Sequence[int], new: int, assistant=None, gamma:
         assistant.generation_config = GenerationConfig(num_assistant_tokens=gamma,
                                                        assistant_confidence_threshold=0.0,
                                                        num_assistant_tokens_schedule="constant")
-    how = ({"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0} if temperature
-           else {})
+    how = ({"temperature": temperature, "top_k": top_k or 0, "top_p": top_p or 1.0, "min_p": min_p}
+           if temperature else {})
     prompt = torch.tensor([ids], device=target.device)
     room = gamma if assistant is not None else lookup or 0
     enough = StoppingCriteriaList([lambda text, scores, **more: torch.full(

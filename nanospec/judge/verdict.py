@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError, check_gamma, check_request, one_line
+from nanospec.errors import (RequestError, check_gamma, check_request, check_sampling, check_seed,
+                             one_line)
 from nanospec.fast.announce import announced
 from nanospec.probs import Sampling
 from nanospec.judge.sampler import MOST_SECONDS, Sampler, one_sample, truth_walked, walked
 from nanospec.judge.sequential import FALSE_ALARM, MISS, sequential
 from nanospec.proof.stats import FEWEST, Fit, Off, goodness_of_fit, pit
-from nanospec.proof.tables import TABLE
 from nanospec.proof.walk import TOLERANCE, Distribution, distance
 from nanospec.judge.known_bugs import OF_A_CHAIN, beginnings, named
 
@@ -33,7 +33,7 @@ NO_VERDICT = 0.5        # where what is further off than this can be missed, not
 MOST_NUMBERS = 5 * 10 ** 7      # in the model's answers on the way to an exact distribution
 OWN = 63                # of the transform's uniforms, which no sampler must have drawn with
 BINS = 16               # of the probability integral transform
-SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None}
+SETTINGS = {"temperature": 1.0, "top_k": None, "top_p": None, "min_p": None}
 
 
 @dataclass
@@ -84,7 +84,7 @@ def judge(sampler: Sampler, target, draft_model=None, ids: Sequence[int] = (0,),
     dice: with pick and flip, see nanospec.dice; a sampler that brings its own randomness may ignore
     it.
     target: a model, or the distribution itself, {tuple of tokens: probability}.
-    settings: temperature, top_k, top_p.
+    settings: temperature, top_k, top_p, min_p.
     draft_model, gamma: what the sampler speculates with. Given them, a wrong distribution is looked
     up among the zoo's; and tokens too many for an exact distribution are judged in the order of
     q_draft - p_target.
@@ -165,8 +165,9 @@ def check_task(new: int, gamma: int, samples: int, seed: int, settings: dict) ->
         if not isinstance(number, int) or number < 1:
             raise RequestError(f"{name} must be a whole number, 1 or more, got {number!r}")
     check_gamma(gamma, "gamma")
+    check_sampling(**SETTINGS | settings)
     for one in seed, seed + 2 * samples:
-        check_request(TABLE, [0], 0, **SETTINGS | settings, seed=one)           # of any model
+        check_seed(one)
 
 
 def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
@@ -181,17 +182,17 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
             raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
                                "length, probabilities that add up to 1")
         if SETTINGS | settings != SETTINGS:
-            raise RequestError("a distribution is judged as it is: temperature, top_k and top_p "
-                               "are of a model")
+            raise RequestError("a distribution is judged as it is: temperature, top_k, top_p "
+                               "and min_p are of a model")
         return dict(target), lengths.pop()
-    check_request(target, ids, new, **SETTINGS | settings, seed=seed)
+    check_request(target, ids, new, seed)
     check_logits(target, ids, "target")
     few = outcomes(target.config.vocab_size, new, **settings) <= MOST_OUTCOMES
     return truth_walked(target, ids, new, **settings) if few else None, new
 
 
 def outcomes(vocab_size: int, new: int, temperature: float = 1.0, top_k: int | None = None,
-             top_p: float | None = None) -> float:
+             top_p: float | None = None, min_p: float | None = None) -> float:
     """How many texts of `new` tokens there can be; infinity where the way to their distribution
     has more than MOST_NUMBERS numbers. Example: 4, of 2 tokens with top_k 2, in any vocabulary.
     """

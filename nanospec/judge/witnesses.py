@@ -56,7 +56,7 @@ def against_logprobs(endpoint: Endpoint, samples: int, seed: int) -> Verdict:
     if SETTINGS | endpoint.settings != SETTINGS:
         raise RequestError("logprobs are reported before or after the temperature, as a server "
                            "likes: without --plain or --truth only temperature 1 can be judged, "
-                           "without top_k and top_p")
+                           "without top_k, top_p and min_p")
 
     def draw(i: int) -> tuple[int, list[Place]]:
         return i, reported(endpoint, seed + i)

@@ -75,8 +75,9 @@ class Conversation:
 
     @torch.inference_mode()
     def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
-              top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
-              stop: Sequence[int] = (), rule: Rule | None = None, **others: Any) -> Iterator[Round]:
+              top_k: int | None = None, top_p: float | None = None, min_p: float | None = None,
+              seed: int | None = None, stop: Sequence[int] = (), rule: Rule | None = None,
+              **others: Any) -> Iterator[Round]:
         """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended
         as they come. seed: of this turn alone.
 
@@ -87,8 +88,9 @@ class Conversation:
         check_ids("what is appended", ids)
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_drafter(self.target, drafter, rule)
-        max_new_tokens = check_request(self.target, prompt, max_new_tokens, temperature, top_k,
-                                       top_p, seed or 0, drafter.most, stop, others)
+        sampling = Sampling(temperature, top_k, top_p, min_p)
+        max_new_tokens = check_request(self.target, prompt, max_new_tokens, seed or 0,
+                                       drafter.most, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}")
@@ -97,7 +99,7 @@ class Conversation:
         drafter.read(self.text, [0], drafter.recorded())
         dice = self.dice if seed is None else Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
-                      self.text, Sampling(temperature, top_k, top_p), dice)
+                      self.text, sampling, dice)
         for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
             self.ids += done.emitted
             yield done
@@ -107,9 +109,10 @@ class Conversation:
 
     @torch.inference_mode()
     def plain_steps(self, steps: int, temperature: float = 1.0, top_k: int | None = None,
-                    top_p: float | None = None) -> Iterator[int]:
+                    top_p: float | None = None, min_p: float | None = None) -> Iterator[int]:
         """What plain decoding would write now, a token a step, for a clock. Nothing is kept."""
-        sampling, dice = Sampling(temperature, top_k, top_p), Dice([0], self.target.device)
+        sampling = Sampling(temperature, top_k, top_p, min_p)
+        dice = Dice([0], self.target.device)
         self.turn += 1
         self.text.length[0] = len(self.ids)
         for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.most + 1)):

@@ -24,6 +24,7 @@ class Request:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
+    min_p: float | None = None
     seed: int = 0
     stop: Sequence[int] = ()
     tokens: list[int] = field(default_factory=list, init=False)
@@ -32,7 +33,7 @@ class Request:
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(self.temperature, self.top_k, self.top_p)
+        return Sampling(self.temperature, self.top_k, self.top_p, self.min_p)
 
     def end(self, error: NanospecError | None = None) -> None:
         self.done, self.error = True, error

@@ -40,7 +40,8 @@ from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
 from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
-                             check_has, check_known, check_numbers, check_request, quoted)
+                             check_has, check_known, check_numbers, check_request,
+                             check_sampling, quoted)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
 from nanospec.serving.request import Prompt, Request
@@ -103,9 +104,9 @@ class Server:
         if "seed" not in settings:                      # two of one seed would not be independent
             settings["seed"], self.seeds = self.seeds, self.seeds - 1
         request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
-        request.max_new_tokens = check_request(
-            self.target, request.ids, request.max_new_tokens, request.temperature, request.top_k,
-            request.top_p, request.seed, self.drafter.most, request.stop)
+        check_sampling(request.temperature, request.top_k, request.top_p, request.min_p)
+        request.max_new_tokens = check_request(self.target, request.ids, request.max_new_tokens,
+                                               request.seed, self.drafter.most, request.stop)
         if len(request.ids) + request.max_new_tokens > self.context:
             raise RequestError(f"{len(request.ids)} prompt tokens and {request.max_new_tokens} new "
                                f"ones exceed this server's context of {self.context}: Server(..., "

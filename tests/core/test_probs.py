@@ -52,11 +52,27 @@ def test_top_p_counts_what_top_k_left():
     assert (probs(p_target.log(), top_k=2, top_p=0.6) > 0).tolist() == [True, False, False]
 
 
-def slowly(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, eps: float):
+def test_min_p_is_relative_to_the_likeliest_and_comes_last():
+    """Of {.5, .3, .15, .05} at T = 1 the bar is .5 min_p; at T = 1/2 the weights are squared, so it is .25 min_p."""
+    p_target = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64)
+    for settings, kept in (({"min_p": 0}, 4), ({"min_p": 0.09}, 4), ({"min_p": 0.11}, 3), ({"min_p": 0.31}, 2),
+                           ({"min_p": 0.61}, 1), ({"min_p": 1}, 1), ({"min_p": 0.11, "temperature": 0.5}, 2),
+                           ({"min_p": 0.35, "temperature": 0.5}, 2), ({"min_p": 0.37, "temperature": 0.5}, 1),
+                           ({"min_p": 0.31, "top_p": 0.9}, 2), ({"min_p": 0.11, "top_k": 2}, 2)):
+        found = probs(p_target.log(), **settings)
+        right = p_target[:kept] ** (1 / settings.get("temperature", 1))
+        assert (found > 0).sum() == kept and torch.allclose(found[:kept], right / right.sum()), settings
+    # With min-p first, .5 and .3 would be .625 and .375, and the first would hold .6 alone.
+    assert (probs(p_target.log(), top_p=0.6, min_p=0.5) > 0).tolist() == [True, True, False, False]
+    assert (probs(torch.tensor([2.0, 2.0, 1.0]), min_p=1) > 0).tolist() == [True, True, False]
+
+
+def slowly(logits: list[float], temperature: float, top_k: int | None, top_p: float | None, min_p: float | None,
+           eps: float):
     """Plain Python: the tokens that must have a probability, those that may, and the probabilities over the latter.
 
-    The two differ where rounding may decide: for tokens all but tied with the last one kept, and for a total all but
-    equal to top_p.
+    The two differ where rounding may decide: for tokens all but tied with the last one kept, for a total all but
+    equal to top_p, and for weights all but at the bar of min_p.
     """
     best = max(logits)
     if temperature == 0:
@@ -81,6 +97,10 @@ def slowly(logits: list[float], temperature: float, top_k: int | None, top_p: fl
             reached += weight / total
         must = {x for x in must if weights[x] >= min(least) * (1 + 64 * eps) or weights[x] == ranked[0]}
         may = {x for x in may if weights[x] >= min(most) * (1 - 64 * eps)}
+    if min_p is not None:
+        bar, near = min_p * max(weights), 1e-5 if eps > 1e-9 else 1e-12
+        must, may = ({x for x in must if weights[x] > bar * (1 + near) or weights[x] == max(weights)},
+                     {x for x in may if weights[x] >= bar * (1 - near)})
     kept = [weight if x in may else 0.0 for x, weight in enumerate(weights)]
     return must, may, [weight / sum(kept) for weight in kept]
 
@@ -98,7 +118,7 @@ CASES = {
     "one token": [4.0], "far below zero": [-3e30, -2e30, -2.5e30, -3e38, -2.1e30],
 }
 TEMPERATURES = [0, 1e-300, 1e-30, 1e-6, 1e-3, 0.7, 1, 1.3, 1e6]
-TOP_K, TOP_P = [None, 1, 2, 50], [None, 1e-300, 0.3, 0.5, 0.97, 1 - 1e-9, 1.0]
+TOP_K, TOP_P, MIN_P = [None, 1, 2, 50], [None, 1e-300, 0.3, 0.5, 0.97, 1 - 1e-9, 1.0], [None, 0, 1e-300, 0.1, 0.7, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -106,12 +126,13 @@ TOP_K, TOP_P = [None, 1, 2, 50], [None, 1e-300, 0.3, 0.5, 0.97, 1 - 1e-9, 1.0]
 def test_whatever_the_settings_it_is_the_distribution_that_is_documented(case, dtype):
     logits, eps = torch.tensor(CASES[case], dtype=dtype), torch.finfo(dtype).eps
     as_read = logits.tolist()
-    for temperature, top_k, top_p in product(TEMPERATURES, TOP_K, TOP_P):
-        setting = f"{temperature=} {top_k=} {top_p=}"
-        found = probs(logits, temperature, top_k, top_p)
+    every = [*product(TEMPERATURES, TOP_K, TOP_P, [None]), *product(TEMPERATURES, [None, 2], [None, 0.5], MIN_P)]
+    for temperature, top_k, top_p, min_p in every:
+        setting = f"{temperature=} {top_k=} {top_p=} {min_p=}"
+        found = probs(logits, temperature, top_k, top_p, min_p)
         assert found.dtype == dtype and found.isfinite().all() and (found >= 0).all(), setting
         assert abs(found.sum().item() - 1) <= 8 * eps, setting
-        must, may, expected = slowly(as_read, temperature, top_k, top_p, eps)
+        must, may, expected = slowly(as_read, temperature, top_k, top_p, min_p, eps)
         for x, (probability, right) in enumerate(zip(found.tolist(), expected)):
             assert probability > 0 or x not in must or right < 1e-30, (setting, x)
             assert probability == 0 or x in may, (setting, x)
@@ -142,9 +163,9 @@ def test_as_the_temperature_falls_only_the_likeliest_are_left(case, dtype):
                                     [INF, INF]], ids=str)
 def test_what_is_no_number_is_never_made_a_certainty(logits):
     """Under no setting: the loops would emit a token of it, and nobody would know."""
-    for temperature, top_k, top_p in product(TEMPERATURES, TOP_K, TOP_P):
+    for temperature, top_k, top_p, min_p in product(TEMPERATURES, TOP_K, TOP_P, [None, 0.1]):
         with pytest.raises(LogitsError):
-            check_finite(probs(torch.tensor(logits), temperature, top_k, top_p).sum().item())
+            check_finite(probs(torch.tensor(logits), temperature, top_k, top_p, min_p).sum().item())
 
 
 def test_precision_is_never_below_float32_nor_lowered():
@@ -158,7 +179,9 @@ def test_precision_is_never_below_float32_nor_lowered():
 @pytest.mark.parametrize("settings, words", [
     ((NAN,), "temperature must be 0 or more, got nan"), ((-1,), "temperature must be 0 or more, got -1"),
     (("1",), "temperature must be a number"), ((0.5, 0), "top_k must be at least 1, got 0"),
-    ((0.5, 2.5), "top_k must be a whole number"), ((0.5, 3, 0), "top_p must lie in"), ((0.5, 3, NAN), "lie in")])
+    ((0.5, 2.5), "top_k must be a whole number"), ((0.5, 3, 0), "top_p must lie in"), ((0.5, 3, NAN), "lie in"),
+    ((0.5, 3, 0.9, -0.1), r"min_p must lie in \[0, 1\], got -0.1"), ((0.5, 3, 0.9, 1.5), "got 1.5"),
+    ((0.5, 3, 0.9, NAN), "min_p must lie"), ((0.5, 3, 0.9, "0.1"), "min_p must be a number")])
 def test_settings_that_make_no_distribution_are_refused(settings, words):
     with pytest.raises(RequestError, match=words):
         Sampling(*settings)

@@ -88,6 +88,7 @@ BAD = [({"ids": []}, "empty"), ({"ids": [4, 9]}, "outside 0..4"), ({"ids": [1, 5
        ({"max_new_tokens": 95}, "exceed the context of 96"),
        ({"temperature": -0.1}, "temperature"), ({"temperature": float("nan")}, "temperature"),
        ({"temperature": float("inf")}, "temperature"), ({"top_k": 0}, "top_k"), ({"top_p": 0.0}, "top_p"),
+       ({"min_p": -0.1}, "min_p"), ({"min_p": float("nan")}, "min_p"),
        ({"top_p": 1.1}, "top_p"), ({"top_p": float("nan")}, "top_p"), ({"seed": 2 ** 32}, "32 bits"),
        ({"seed": -1}, "32 bits"), ({"seed": 5 + (7 << 32)}, "32 bits"), ({"seed": True}, "whole number")]
 
@@ -102,7 +103,8 @@ def test_requests_that_cannot_be_answered(bad, words):
         next(generate(TARGET, **request))
 
 
-@pytest.mark.parametrize("edge", [{"top_p": 1.0}, {"top_k": 1}, {"temperature": sys.float_info.max},
+@pytest.mark.parametrize("edge", [{"top_p": 1.0}, {"min_p": 0}, {"min_p": 1}, {"top_k": 1},
+                                  {"temperature": sys.float_info.max},
                                   {"seed": 2 ** 32 - 1}, {"ids": [0, 4]}], ids=str)
 def test_the_last_numbers_that_can_be_answered(edge):
     request = {"ids": [1, 2], "max_new_tokens": 1} | edge

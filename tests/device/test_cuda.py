@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.cuda,
               pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: kernels and graphs not tested")]
 FIXED = [name for name, entry in DRAFTERS.items() if entry.kind.fixed]
 SETTINGS = {"gamma": 2, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2})}
-REQUESTS = [{"temperature": 0}, {"temperature": 0.8, "top_k": 2, "seed": 3}, {"top_p": 0.9, "seed": 5}]
+REQUESTS = [{"temperature": 0}, {"temperature": 0.8, "top_k": 2, "seed": 3}, {"top_p": 0.9, "min_p": 0.1, "seed": 5}]
 
 
 def models(device="cuda", dtype=torch.float64, learned="gpt"):

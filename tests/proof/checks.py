@@ -93,7 +93,8 @@ HYBRID, FULL_HYBRID = (method_of(target, draft_model, "hybrid", gamma=2, costs=C
 RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
 PENALTIES = {"repetition": 1.5, "presence": 0.4, "frequency": 0.7}
 PENALISED = Penalised(TABLE, **PENALTIES), Penalised(DRAFT_MODEL, **PENALTIES)
-TOGETHER = [(0, None, None), (0.2, None, None), (0.7, 1, None), (0.7, None, 0.5), (0.7, 3, 0.6), (1.3, 3, 0.7)]
+TOGETHER = [(0, None, None, None), (0.2, None, None, None), (0.7, 1, None, None), (0.7, None, 0.5, None),
+            (0.7, 3, 0.6, None), (1.3, 3, 0.7, None), (0.7, None, None, 0.3), (1.3, 3, 0.9, 0.5)]
 
 
 def nearly(seed: int, by: float) -> TableModel:
@@ -113,9 +114,10 @@ CHECKS = {check.name: check for check in [
           lambda: first_round(TABLE4, ModelDrafter(DRAFT_MODEL4, 2), [1, 3, 0], **WARM)),
     Check("T1", "T1 gamma 3", "table V3 gamma 3, prompt of 1, no zeros",
           lambda: first_round(FULL, ModelDrafter(FULL_DRAFT_MODEL, 3), [2]), slow=True),
-    Check("T1", "T1 together", "table V4 with ties, gamma 1: temperature, top-k and top-p at once", lambda: worst(
-        first_round(TIED, ModelDrafter(TIED_DRAFT_MODEL, 1), ids, temperature=temperature, top_k=top_k, top_p=top_p)
-        for temperature, top_k, top_p in TOGETHER for ids in ([1, 0], [3], [2, 2], [0]))),
+    Check("T1", "T1 together", "table V4 with ties, gamma 1: temperature, top-k, top-p, min-p at once", lambda: worst(
+        first_round(TIED, ModelDrafter(TIED_DRAFT_MODEL, 1), ids, temperature=temperature, top_k=top_k, top_p=top_p,
+                    min_p=min_p)
+        for temperature, top_k, top_p, min_p in TOGETHER for ids in ([1, 0], [3], [2, 2], [0]))),
     Check("T1", "T1 nearly equal", "table V3 gamma 2, a draft model 1e-4, 1e-7, 1e-10 off; every rule", lambda: worst(
         first_round(FULL, ModelDrafter(nearly(5, by), 2), [1, 0], rule=rule)
         for by in (1e-4, 1e-7, 1e-10) for rule in EVERY_RULE)),

@@ -163,7 +163,7 @@ def alone(name: str, rule: str) -> Found:
     wrong = count = 0
     asked: list[tuple[list[int], int, dict]] = [
         ([2, 1, 3], 12, {}), ([0, 1, 0, 1, 2, 2], 8, {"top_k": 3}), ([3, 3, 0, 1] * 17, 12, {"top_p": 0.9}),
-        ([1], 8, {"top_k": 2, "top_p": 0.95})]              # no two have the same settings
+        ([1], 8, {"top_k": 2, "top_p": 0.95, "min_p": 0.4})]              # no two have the same settings
     for temperature in (0, 0.8) if entry_of(name).kind.fixed else (0,):
         drafter = drafter_of(name, GPT4, GPT_DRAFT_MODEL4, **SMALL)
         server = Server(GPT4, drafter, rows=2, rule=RULES[rule])

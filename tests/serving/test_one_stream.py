@@ -98,8 +98,8 @@ def test_requests_of_a_conversation_that_cannot_be_answered():
     generate, lambda *of, **more: speculate(of[0], ModelDrafter(DRAFT_MODEL), *of[1:], **more),
     lambda *of, **more: Conversation(TARGET, ModelDrafter(DRAFT_MODEL)).reply(*of[1:], **more)])
 def test_settings_of_other_programs_are_refused_in_a_sentence(call):
-    with pytest.raises(RequestError, match="a request has no min_p: a distribution is made of"):
-        next(call(TARGET, [1], 3, min_p=0.1))
+    with pytest.raises(RequestError, match="a request has no logit_bias: a distribution is made of"):
+        next(call(TARGET, [1], 3, logit_bias={}))
 
 
 def test_a_copy_that_shares_the_cache_is_refused():
@@ -152,7 +152,7 @@ def test_numbers_of_other_libraries():
         return [list(generate(TARGET, [1, 2], 8, **more)), request.tokens,
                 tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), [1, 2], 8, **more))]
 
-    plain = {"temperature": 0.5, "top_k": 2, "top_p": 0.75, "seed": 3}
+    plain = {"temperature": 0.5, "top_k": 2, "top_p": 0.75, "min_p": 0.25, "seed": 3}
     for more in ({"temperature": Fraction(1, 2), "top_p": Fraction(3, 4)}, {"seed": np.int64(3), "top_k": np.int64(2)},
-                 {"temperature": np.float32(0.5), "top_p": np.float32(0.75)}):
+                 {"temperature": np.float32(0.5), "top_p": np.float32(0.75), "min_p": Fraction(1, 4)}):
         assert said(**plain | more) == said(**plain)

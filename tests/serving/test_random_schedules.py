@@ -55,7 +55,7 @@ EXAMPLES = dict.fromkeys(LEARNED, 3) | {name: 8 for name in ("hybrid", "by-survi
 ASKED = [([2, 1, 3], {"max_new_tokens": 9, "temperature": 0.7, "seed": 1}),
          ([0, 1, 0, 1, 2, 0, 1], {"max_new_tokens": 12, "temperature": 1.3, "top_k": 4, "seed": 2}),
          ([4], {"max_new_tokens": 7, "temperature": 0, "seed": 3}),
-         ([3, 3, 0, 1] * 17, {"max_new_tokens": 5, "top_p": 0.8, "seed": 4}),           # is read in two pieces
+         ([3, 3, 0, 1] * 17, {"max_new_tokens": 5, "top_p": 0.8, "min_p": 0.1, "seed": 4}),     # is read in two pieces
          ([1, 2], {"max_new_tokens": 20, "temperature": 0.9, "seed": 5, "stop": (0,)}),
          ([4, 1, 4, 1, 4], {"max_new_tokens": 16, "temperature": 0, "seed": 6, "stop": (2, 6)}),
          ([3, 0], {"max_new_tokens": 0, "seed": 7}),

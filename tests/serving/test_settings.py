@@ -15,8 +15,9 @@ from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
 TARGET, DRAFT_MODEL, IDS = TableModel(6, 8, zeros=0), TableModel(6, 58, zeros=0), [1, 0, 4]
-SETTINGS: dict = {"max_new_tokens": 5, "temperature": 1.7, "top_k": 5, "top_p": 0.9, "seed": 13, "stop": (3, 2)}
-DEFAULTS = {"max_new_tokens": 80, "temperature": 1.0, "top_k": None, "top_p": None, "stop": ()}
+SETTINGS: dict = {"max_new_tokens": 5, "temperature": 1.7, "top_k": 5, "top_p": 0.85, "min_p": 0.45, "seed": 13,
+                  "stop": (3, 2)}
+DEFAULTS = {"max_new_tokens": 80, "temperature": 1.0, "top_k": None, "top_p": None, "min_p": None, "stop": ()}
 NO_SETTINGS = {"target", "drafter", "ids", "dice", "rule", "compiler", "others", "self", "tokens", "done", "error"}
 
 
@@ -36,12 +37,12 @@ def speculated(**settings) -> list[int]:
     return tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), IDS, **settings))
 
 
-def by_hand(max_new_tokens, temperature, top_k, top_p, seed, stop) -> list[int]:
+def by_hand(max_new_tokens, temperature, top_k, top_p, min_p, seed, stop) -> list[int]:
     """Plain decoding, written out."""
     ids, dice = [*IDS], Dice([seed])
     while len(ids) < len(IDS) + max_new_tokens and ids[len(IDS):][-1:] not in [[token] for token in stop]:
         dice.refill(1)
-        ids.append(int(dice.pick(probs(TARGET(torch.tensor([ids]))[:, -1], temperature, top_k, top_p))))
+        ids.append(int(dice.pick(probs(TARGET(torch.tensor([ids]))[:, -1], temperature, top_k, top_p, min_p))))
     return ids[len(IDS):]
 
 
@@ -67,7 +68,8 @@ def test_plain_decoding_takes_them():
 
 def test_the_plain_steps_of_a_conversation_take_them():
     """After eight texts, so that each of the settings decides something."""
-    talk, settings = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 8)), {"temperature": 1.7, "top_k": 5, "top_p": 0.6}
+    talk = Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 8))
+    settings = {"temperature": 1.7, "top_k": 5, "top_p": 0.6, "min_p": 0.6}
     steps, others = [], {name: [] for name in settings}
     for seed in range(8):
         talk.go_back(0)

@@ -265,7 +265,7 @@ KINDS = {
     "logits in low precision": {"noise": .15},
     "other weights": {"noise": 1.5},
 }
-SETTINGS = ({}, {"temperature": 0.7}, {"temperature": 0.8, "top_k": 5}, {"top_p": 0.9})
+SETTINGS = ({}, {"temperature": 0.7}, {"temperature": 0.8, "top_k": 5, "min_p": 0.2}, {"top_p": 0.9})
 
 
 def configurations(count):

@@ -215,8 +215,8 @@ def test_an_interrupted_command_ends_with_130():
 
 
 def test_what_is_asked_of_a_distribution_is_what_makes_it():
-    asked = SimpleNamespace(temperature=0.5, top_k=7, top_p=0.25, seed=3)
-    assert sampling_of(asked) == {"temperature": 0.5, "top_k": 7, "top_p": 0.25}
+    asked = SimpleNamespace(temperature=0.5, top_k=7, top_p=0.25, min_p=0.125, seed=3)
+    assert sampling_of(asked) == {"temperature": 0.5, "top_k": 7, "top_p": 0.25, "min_p": 0.125}
 
 
 @pytest.mark.parametrize("argv", [[name, *words] for name, words in (

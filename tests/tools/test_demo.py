@@ -97,8 +97,9 @@ def test_what_is_shown_is_measured_again_with_all_that_was_asked_for(run, monkey
     monkeypatch.setattr(demo, "speculate", heard(speculate))
     monkeypatch.setattr(demo, "measure_setups", heard(lambda *_, **__: sys.exit(3)))
     with pytest.raises(SystemExit):
-        run(*"--temperature 1.75 --top-k 3 --top-p 0.9 --seed 11 --max-new-tokens 29 --gamma 2 --rule block".split())
-    given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "seed": 11, "max_new_tokens": 29}
+        run(*"--temperature 1.75 --top-k 3 --top-p 0.9 --min-p 0.1".split(),
+            *"--seed 11 --max-new-tokens 29 --gamma 2 --rule block".split())
+    given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "min_p": .1, "seed": 11, "max_new_tokens": 29}
     assert [{name: more[name] for name in given} for _, more in asked] == 3 * [given]
     assert asked[1][0][1].most == 2 and asked[1][1]["rule"] is RULES["block"]
     (setup,), _, _, methods = asked[2][0]
@@ -310,7 +311,8 @@ BEFORE_LOADING = [
     (["--temperature=-inf"], "--temperature"), (["--temperature", "nan"], "--temperature"),
     (["--temperature", "inf"], "--temperature"), (["--temperature", ""], "--temperature"),
     (["--top-p", "2"], "--top-p"), (["--top-p", "nan"], "--top-p"), (["--top-p", "0"], "--top-p"),
-    (["--min-p", "0.1"], "--min-p is left out here"), (["--logit-bias=3"], "--logit-bias is left out"),
+    (["--min-p", "-0.1"], "--min-p"), (["--min-p", "1.1"], "--min-p"), (["--min-p", "nan"], "--min-p"),
+    (["--logit-bias=3"], "--logit-bias is left out"),
     (["--repetition-penalty", "1.1"], "alone (for code, docs/METHODS.md has Penalised)"),
     (["--minp", "1"], "unrecognized"),
     (["--top-k", "0"], "--top-k"), (["--top-k", "1.5"], "--top-k"), (["--seed", str(2 ** 64)], "--seed"),

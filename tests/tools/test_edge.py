@@ -64,7 +64,8 @@ REFUSED = {
     "speculate, drafter": (lambda x: next(speculate(TARGET, x, [1])), NONE),
     "speculate, dice": (lambda x: next(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 2), [1], dice=x)), (5, Dice)),
     "generate": (lambda x: next(generate(TARGET, [1], **x)), (
-        {"temperature": "1"}, {"stop": 5}, {"top_k": 1.5}, {"top_p": "1"}, {"seed": 0.5}, {"max_new_tokens": "4"})),
+        {"temperature": "1"}, {"stop": 5}, {"top_k": 1.5}, {"top_p": "1"}, {"min_p": "1"}, {"seed": 0.5},
+        {"max_new_tokens": "4"})),
     "Server": (lambda x: Server(TARGET, ModelDrafter(DRAFT_MODEL, 2), x), NUMBERS),
     "submit": (lambda x: Server(TARGET, ModelDrafter(DRAFT_MODEL, 2)).submit(x, max_new_tokens=2),
                (None, "12", [1.5], 5)),

@@ -95,12 +95,13 @@ def test_what_one_measurement_is_about():
     assert [anew("costs", numbers.__next__) for _ in range(2)] == [5, 6] and keep("costs", numbers.__next__) == 6
 
 
-SETTINGS = {"temperature": .5, "top_k": 4, "top_p": .75}
+SETTINGS = {"temperature": .5, "top_k": 4, "top_p": .75, "min_p": .1}
 
 
 @pytest.mark.parametrize("drafter, changes", [
-    ("goodput", {"most": 5, "prompts": [[1, 2], [1, 2, 3, 4]], "temperature": .6, "top_k": 3, "top_p": .25}),
-    ("tree", {"prompts": [[1, 2, 3], [1, 3]], "temperature": .6, "top_k": 3, "top_p": .25})])
+    ("goodput", {"most": 5, "prompts": [[1, 2], [1, 2, 3, 4]], "temperature": .6, "top_k": 3, "top_p": .25,
+                 "min_p": .3}),
+    ("tree", {"prompts": [[1, 2, 3], [1, 3]], "temperature": .6, "top_k": 3, "top_p": .25, "min_p": .3})])
 def test_what_costs_and_trees_depend_on(monkeypatch, drafter, changes):
     """Costs on the longest prompt, trees on all of their tokens; both on every setting of sampling."""
     measured = []

@@ -75,8 +75,9 @@ def test_what_it_is_compared_with_is_the_models_own(hf):
 
 
 @pytest.mark.parametrize("settings, how", [
-    ({}, {"temperature": 1.0, "top_k": 0, "top_p": 1.0}),
-    ({"temperature": .7, "top_k": 3, "top_p": .9}, {"temperature": .7, "top_k": 3, "top_p": .9})])
+    ({}, {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": None}),
+    ({"temperature": .7, "top_k": 3, "top_p": .9, "min_p": .1},
+     {"temperature": .7, "top_k": 3, "top_p": .9, "min_p": .1})])
 def test_what_it_is_asked_for(hf, monkeypatch, settings, how):
     """Its own default of fifty tokens is never meant."""
     asked = []
@@ -187,7 +188,8 @@ def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
     (["FOLDER", "--gamma", "0"], "gamma must be at least 1"), (["FOLDER", "--gamma", "100000"], "at most 4095"),
     (["FOLDER", "--new", "0"], "new must be"), (["FOLDER", "--seed", "-99999999999999999999"], "32 bits"),
     (["FOLDER", "--temperature", "nan"], "temperature must be"), (["FOLDER", "--top-k", "0"], "top_k must be"),
-    (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--lookup", "0"], "--lookup must be"),
+    (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--min-p", "2"], "min_p must"),
+    (["FOLDER", "--lookup", "0"], "--lookup must be"),
     (["FOLDER", "--lookup", "1", "--assistant", "FOLDER"], "not allowed with"), (["FOLDER"], "no config.json"), ([],
      "required")], ids=str)
 def test_what_transformers_cannot_be_asked_is_refused_in_one_line(argv, said, transformers, tmp_path, capsys):
@@ -366,13 +368,14 @@ def test_the_help_names_the_defaults(kind, given, usual, capsys):
     for name, number in usual.items():
         its, _, _ = said.rpartition(f"--{name} ")[2].partition(" --")
         assert its.endswith(f"default: {number:,}") and options[name.replace("-", "_")] == number
-    assert (options["seed"], options["temperature"], options["top_k"], options["top_p"]) == (0, 1, None, None)
+    assert [options[name] for name in ("seed", "temperature", "top_k", "top_p", "min_p")] == [0, 1, None, None, None]
 
 
 # What the command is told, each value unlike the defaults and all others, reaches whoever judges
 
-IDS, ASKED = ["--ids", "3", "1"], "--new 4 --samples 70 --seed 8 --temperature 0.6 --top-k 5 --top-p 0.9".split()
-SETTINGS = {"temperature": .6, "top_k": 5, "top_p": .9}
+IDS = ["--ids", "3", "1"]
+ASKED = "--new 4 --samples 70 --seed 8 --temperature 0.6 --top-k 5 --top-p 0.9 --min-p 0.2".split()
+SETTINGS = {"temperature": .6, "top_k": 5, "top_p": .9, "min_p": .2}
 TOLD = SETTINGS | {"ids": [3, 1], "new": 4, "samples": 70, "seed": 8, "gamma": 6, "tolerance": SINGLE,
                    "seconds": SECONDS}
 SERVER = 4, SETTINGS, "tiny", 7.5, 11, {}

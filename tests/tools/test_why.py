@@ -121,7 +121,7 @@ def test_compiled(weights, capsys, stand_in):
 
 ASKED = {"--prompt": "abc", "--draft-model": "mlp", "--drafter": "chain", "--gamma": 2, "--temperature": 1.75,
          "--max-new-tokens": 29, "--threads": 3, "--compile": True, "--measure": True, "--rule": "block", "--top-k": 3,
-         "--top-p": 0.9, "--seed": 11, "--device": "cpu:0", "--dtype": "float64"}
+         "--top-p": 0.9, "--min-p": 0.1, "--seed": 11, "--device": "cpu:0", "--dtype": "float64"}
 
 
 @pytest.mark.parametrize("of, makes, files", [
@@ -148,14 +148,14 @@ def test_what_was_prepared_is_what_is_measured(weights, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(why, "measure", measured)
-    given = {"--temperature": "1.75", "--top-k": "3", "--top-p": "0.9", "--seed": "11", "--max-new-tokens": "29",
-             "--gamma": "2", "--rule": "block"}
+    given = {"--temperature": "1.75", "--top-k": "3", "--top-p": "0.9", "--min-p": "0.1", "--seed": "11",
+             "--max-new-tokens": "29", "--gamma": "2", "--rule": "block"}
     argv = [word for option in given.items() for word in option]
     assert why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", *argv]) == 130
     (name, prompts, request), = asked
     assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1
-    assert {key: request[key] for key in ("temperature", "top_k", "top_p", "seed", "max_new_tokens")} == {
-        "temperature": 1.75, "top_k": 3, "top_p": 0.9, "seed": 11, "max_new_tokens": 29}
+    assert {key: request[key] for key in ("temperature", "top_k", "top_p", "min_p", "seed", "max_new_tokens")} == {
+        "temperature": 1.75, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "seed": 11, "max_new_tokens": 29}
 
 
 def test_the_shape_that_is_asked_for_is_measured(weights, tmp_path, monkeypatch):

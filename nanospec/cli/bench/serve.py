@@ -66,8 +66,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     most = longest_chain(pair.draft_model, MOST)
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
-                  temperature, None, None, seed,
-                  max([most] + [gamma] * (set(named) != {"by-load"})))
+                  seed, max([most] + [gamma] * (set(named) != {"by-load"})))
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}
     found: list[dict] = []
     where: dict[int, str] = {}

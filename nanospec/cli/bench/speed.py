@@ -95,7 +95,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
               for name in pairs}
     for name, pair in pairs.items():
         first = making[name](given, pair.target, pair.draft_model)
-        check_request(pair.target, max(texts, key=len), max_new_tokens, 1.0, None, None, 0,
+        check_request(pair.target, max(texts, key=len), max_new_tokens, 0,
                       max((method.gamma for method in first), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():

@@ -19,15 +19,18 @@ def mutant(name: str, what: str, caught_by: str, *edits: tuple[str, str], file: 
 
 def scored(how: str) -> tuple[str, str]:
     """The target's logits become probabilities in another way."""
-    settings = "heat, top_k, top_p = sampling.temperature, sampling.top_k, sampling.top_p"
+    settings = "heat, top_k, top_p, min_p = (sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p)"
     return "p_target = sampling(logits)", f"{settings}; p_target = {how}"
 
 
 SETTINGS = [
     mutant("top-p-before-top-k", "top-k is applied after top-p", "T1 together", scored(
-        "Sampling(1.0, top_k)(Sampling(heat, None, top_p)(logits).log()) if top_k and top_p else sampling(logits)")),
+        "Sampling(1.0, top_k, None, min_p)(Sampling(heat, None, top_p)(logits).log()) if top_k and top_p "
+        "else sampling(logits)")),
     mutant("top-k-lost-beside-top-p", "where both are set top-k is forgotten", "T1 together", scored(
-        "Sampling(heat, None, top_p)(logits) if top_p else sampling(logits)")),
+        "Sampling(heat, None, top_p, min_p)(logits) if top_p else sampling(logits)")),
+    mutant("min-p-before-the-temperature", "min-p looks at the probabilities at temperature 1", "T1 together", scored(
+        "Sampling(heat, top_k, top_p)(Sampling(min_p=min_p)(logits).log())")),
     mutant("greedy-takes-the-last-of-equals", "at temperature 0 the last of several likeliest tokens is taken",
            "T1 together", scored("sampling(logits) if heat else sampling(logits.flip(-1)).flip(-1)")),
     mutant("top-k-breaks-ties", "of the tokens that tie with the k-th only some are kept", "T1 together", scored(
@@ -35,7 +38,7 @@ SETTINGS = [
     mutant("top-p-breaks-ties", "of the tokens that tie with the last of top-p only the first is kept", "T1 together",
            scored("sampling(logits - 1e-9 * torch.arange(logits.shape[-1])) if top_p else sampling(logits)")),
     mutant("cold-is-greedy", "a temperature below 0.3 is taken for 0", "T1 together", scored(
-        "Sampling(heat if heat >= 0.3 else 0, top_k, top_p)(logits)")),
+        "Sampling(heat if heat >= 0.3 else 0, top_k, top_p, min_p)(logits)")),
     mutant("greedy-for-all-if-one-is", "one greedy row makes every row greedy", "T2 one greedy",
            ("enumerate(of_rows)",
             "enumerate(of_rows if all(its.temperature for its in of_rows) else [Sampling(0)] * 2)"),
