@@ -22,7 +22,6 @@ from kit import along, table, train_layer, windows
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.eagle import Eagle
-from nanospec.methods.draft_models.eagle3 import Eagle3
 from nanospec.methods.draft_models.losses import total_variation
 from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
 from nanospec.model import Call
@@ -206,82 +205,24 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 
 # %% [markdown]
 # *Answer:* most of it: the last column. A few seconds of training help, but alpha falls along the
-# draft, because a prediction made from predictions is worse.
+# draft, because a prediction made from predictions is worse. EAGLE is trained on the target's
+# hidden states, and while it drafts it reads its own predictions, which it never practised.
 #
-# ## Training along the draft
+# `prefix` is a layer of this kind, too. It has practised that, and was trained far longer.
 #
-# EAGLE is trained on the target's hidden states, and while it drafts it reads its own predictions.
-# It never practised that. EAGLE-3 (arXiv 2503.01840) changes three things:
-#
-# 1. There is no loss on hidden states. What the layer passes on need not resemble the target's.
-# 2. It reads three layers of the target, not only the last, and a matrix makes one state of them.
-# 3. It is *unrolled* in training: the layer reads its own states for some steps, and every step has
-#    a loss. The paper calls this *training-time test*.
-#
-# All places of a text are trained at once. Place i at step k stands for a draft that began at place
-# i and has gone k tokens further. It attends to all places up to i, as they were at step 0, and to
-# itself at the steps 1 to k. It must not attend to the predictions of another place, since these
-# belong to another draft.
-#
-# *Guess first:* draw the mask of 4 places and 3 steps, and mark where it is filled.
+# *Guess first:* how much of its alpha is left at draft token 5?
 
 # %%
-def mask_unrolled(places, steps):
-    """[(k, i), (l, j)]: does place i at step k attend to place j at step l?"""
-    mask = torch.zeros(steps * places, steps * places, dtype=torch.bool)
-    for k in range(steps):
-        for i in range(places):
-            mask[k * places + i, :i + 1] = True                         # step 0, up to its own
-            for own in range(1, k + 1):
-                mask[k * places + i, own * places + i] = True           # itself, afterwards
-    return mask
-
-
-grid = mask_unrolled(places=4, steps=3)
-for number, marks in enumerate(grid.tolist()):
-    print(f"step {number // 4}, place {number % 4}: ", "".join(".#"[mark] for mark in marks))
-
-# %% [markdown]
-# *Answer:* a line is a place at a step, and the columns are the places of step 0, then those of
-# step 1, and so on. The first columns are filled up to the place itself, and after them one for
-# each step of its own. (`Unrolled` in nanospec/methods/draft_models/unrolled.py
-# computes attention under this mask.)
-#
-# Now we train EAGLE-3 twice from the same weights, on one step and unrolled over three. Both get 60
-# training steps, which take three times as long when unrolled.
-#
-# *Guess first:* which of the two is better at draft token 1, and which one at draft token 5?
-
-# %%
-layers = [L // 4, L // 2, L - 1]
-texts, judged = (tokens, *of_target(tokens, layers)), (held, *of_target(held, layers))
-
-
-def new_eagle3(unrolled):
-    torch.manual_seed(1)
-    heads = target.config.heads, target.config.kv_heads
-    model = Eagle3(V, C, layers, *heads, hidden=C, spoken=V).attach(target)
-    model.head.weight.data.copy_(target.head.weight)    # its own head starts as the target's
-    model.steps = unrolled
-    return model
-
-
-for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
-    fall[name] = along(train_layer(new_eagle3(unrolled_steps), texts, steps), judged)
-fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
+with torch.no_grad():
+    fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
 show(fall)
 left_at_5 = {name: alphas[4] / alphas[0] for name, alphas in fall.items()}
-assert left_at_5["EAGLE-3, unrolled"] > left_at_5["EAGLE-3"] + .05
-figures.drafting_hidden_states(grid.tolist(), 4, fall)
+assert fall["prefix, trained longer"][0] > fall["EAGLE"][0] + .1
+figures.drafting_hidden_states(fall)
 
 # %% [markdown]
-# *Answer:* the one of a single step is better at draft token 1, by a little, and the unrolled one
-# at all others. Trained on one step, the layer may pass on whatever it likes and never had to read
-# that itself. Unrolled, it has read its own states. (EAGLE is above both, because it begins as the
-# straight line, and they begin from nothing. It also keeps more, because what it passes on has to
-# resemble the target's hidden states, which it has learned to read.) `prefix` was trained on its
-# own states too, and far longer: it is far above all of them and keeps more of its alpha than
-# EAGLE.
+# *Answer:* more than of EAGLE's, and its alpha is far above that of the others. How a model
+# practises this is the subject of *Practice on its own drafts*, in the appendix.
 #
 # ## Relatives
 #
@@ -294,9 +235,9 @@ figures.drafting_hidden_states(grid.tolist(), 4, fall)
 #
 # 1. A hidden state does not tell which token was drawn, so the layer reads the token one ahead of
 #    it. One layer can be enough, because the target has done most of the work.
-# 2. After the text the layer reads its own predictions, and it gets worse from token to token.
-# 3. A draft model has to read its own predictions, so it should be trained on them. In unrolled
-#    training, each place attends to the text up to its own place and to its own earlier steps.
+# 2. The layer predicts the hidden state, and the target's own output head makes a distribution of
+#    it. So one layer is all that is trained.
+# 3. After the text the layer reads its own predictions, and it gets worse from token to token.
 #
 # ## Change this and run again
 #
@@ -305,7 +246,7 @@ figures.drafting_hidden_states(grid.tolist(), 4, fall)
 # 2. Write `before * 0` in place of `before` in the last line of `inputs_of`. Now the second line is
 #    a linear prediction from the token alone. What is the hidden state worth? (Look at this table
 #    only. What follows was made for the better prediction.)
-# 3. Print `mask_unrolled(5, 1)`. Where have you seen this mask before?
+# 3. Train for 120 steps instead of 40. Which draft tokens gain most?
 #
 # The answers are in the file of the same name in `lessons/answers/`.
 #

@@ -5,4 +5,4 @@ from .lessons_08_to_16 import *  # noqa: F401, F403
 from .lessons_17_to_23 import *  # noqa: F401, F403
 from .lessons_24_to_32 import *  # noqa: F401, F403
 from .lessons_33_to_43 import *  # noqa: F401, F403
-from .lessons_44_and_45 import *  # noqa: F401, F403
+from .lessons_44_to_46 import *  # noqa: F401, F403

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from matplotlib.colors import ListedColormap
 
-from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, bars, blank, save
+from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, along_the_draft, bars, blank, save
 
 
 # A state that reads its draft
@@ -12,37 +11,16 @@ from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, bars, blank, sav
 def the_state(betas: dict[str, Sequence[float]]) -> None:
     """Draft model -> beta of its 1st, 2nd, ... draft token."""
     figure, (axes,) = blank("a draft model that reads its draft hardly gets worse along it", 1)
-    for (name, found), colour in zip(betas.items(), (GREEN, RED, BLUE, AMBER)):
-        axes.plot(range(1, len(found) + 1), found, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    axes.set(xlabel="draft token", ylabel="beta on held-out text", xticks=range(1, 1 + max(map(len, betas.values()))),
-             ylim=(0, 1))
-    axes.legend(frameon=False, loc="upper right")
+    along_the_draft(axes, betas, (GREEN, RED, BLUE, AMBER), "beta")
     save(figure, "a_state_that_reads_its_draft")
 
 
 # Drafting hidden states
 
-def drafting_hidden_states(mask: Sequence[Sequence[bool]], places: int, alphas: dict[str, Sequence[float]]) -> None:
-    """mask: whether (step, place) attends to (step, place), `places` of each step. alphas: draft model ->
-    its acceptance at draft token 1, 2, ..."""
-    figure, (left, right) = blank("a prediction made from predictions is worse, and less so after training on them", 2)
-    steps = len(mask) // places
-    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(line)] for line in mask]
-    left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
-    for edge in range(steps * places + 1):
-        for draw in (left.axhline, left.axvline):
-            draw(edge - 0.5, color="white" if edge % places else INK, linewidth=1, zorder=4)
-    middles = [places * step + (places - 1) / 2 for step in range(steps)]
-    left.set_xticks(middles, [f"step {step}" for step in range(steps)])
-    left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
-    left.tick_params(length=0)
-    left.set_title("what each place attends to in unrolled training", loc="left", color=INK, fontsize=10)
-    left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
-    left.grid(False)
-    for (name, line), colour in zip(alphas.items(), (FAINT, GREEN, AMBER, RED, BLUE)):
-        right.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
-    right.set(xlabel="draft token", ylabel="alpha on held-out text", xticks=range(1, len(line) + 1), ylim=(0, 1))
-    right.legend(frameon=False, loc="upper right")
+def drafting_hidden_states(alphas: dict[str, Sequence[float]]) -> None:
+    """alphas: draft model -> its acceptance at draft token 1, 2, ..."""
+    figure, (axes,) = blank("a prediction made from predictions is worse", 1)
+    along_the_draft(axes, alphas, (FAINT, GREEN, BLUE), "alpha")
     save(figure, "drafting_hidden_states")
 
 

@@ -25,6 +25,15 @@ def bars(axes: Axes, names: Sequence[str], *series: tuple[Sequence[float], str, 
     axes.legend(frameon=False)
 
 
+def along_the_draft(axes: Axes, lines: dict[str, Sequence[float]], colours: Sequence[str], what: str) -> None:
+    """Draft model -> what it has at draft token 1, 2, ..."""
+    for (name, line), colour in zip(lines.items(), colours):
+        axes.plot(range(1, len(line) + 1), line, color=colour, marker=MARK[colour], linewidth=2, label=name)
+    axes.set(xlabel="draft token", ylabel=f"{what} on held-out text", ylim=(0, 1),
+             xticks=range(1, 1 + max(map(len, lines.values()))))
+    axes.legend(frameon=False, loc="upper right")
+
+
 def save(figure: Figure, name: str) -> None:
     """Write the picture to lessons/out/NAME.png, or to out/NAME.png where there is no lessons/, and say so."""
     out = Path("lessons/out") if Path("lessons").is_dir() else Path("out")

@@ -1,8 +1,10 @@
-"""The pictures of lessons 44 and 45, one function for each."""
+"""The pictures of lessons 44 to 46, one function for each."""
 
 from collections.abc import Sequence
 
-from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, bars, blank, save
+from matplotlib.colors import ListedColormap
+
+from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, along_the_draft, bars, blank, save
 
 
 # Which loss
@@ -40,3 +42,27 @@ def numbers_that_mislead(lengths: dict[int, tuple[float, float, float]],
                                               (AMBER, "by alpha of judged tokens")))))
     right.set_ylabel("tokens of a round, half easy, half hard")
     save(figure, "numbers_that_mislead")
+
+
+# Practice on its own drafts
+
+def practice_on_its_own_drafts(mask: Sequence[Sequence[bool]], places: int,
+                               alphas: dict[str, Sequence[float]]) -> None:
+    """mask: whether (step, place) attends to (step, place), `places` of each step. alphas: draft model ->
+    its acceptance at draft token 1, 2, ..."""
+    figure, (left, right) = blank("what it has practised on, it reads better", 2)
+    steps = len(mask) // places
+    shades = [[(1 if column < places else 2) * seen for column, seen in enumerate(line)] for line in mask]
+    left.imshow(shades, cmap=ListedColormap(["#f3f4f6", BLUE, GREEN]), vmin=0, vmax=2, aspect="equal", zorder=3)
+    for edge in range(steps * places + 1):
+        for draw in (left.axhline, left.axvline):
+            draw(edge - 0.5, color="white" if edge % places else INK, linewidth=1, zorder=4)
+    middles = [places * step + (places - 1) / 2 for step in range(steps)]
+    left.set_xticks(middles, [f"step {step}" for step in range(steps)])
+    left.set_yticks(middles, [f"step {step}\nplaces 0 to {places - 1}" for step in range(steps)])
+    left.tick_params(length=0)
+    left.set_title("what each place attends to in unrolled training", loc="left", color=INK, fontsize=10)
+    left.set_xlabel("step 0: the text, with the target's hidden states; the diagonals: its own states")
+    left.grid(False)
+    along_the_draft(right, alphas, (AMBER, RED, BLUE), "alpha")
+    save(figure, "practice_on_its_own_drafts")
