@@ -69,6 +69,7 @@ def test_rounds_by_hand():
     rows = rows_of(stood, stood, CallCosts(.5, {2: 1.0, 3: 2.0}, 1.0))
     assert [row["gamma"] for row in rows] == [1, 2] and rows[1]["alpha_by_position"] == [.5, 1]
     assert rows[1]["acceptance_length"] == pytest.approx(4 / 2.375)
+    assert rows[1]["acceptance_rate"] == pytest.approx((4 / 2.375 - 1) / 2)
     assert rows[1]["predicted_speedup"] == pytest.approx(4 / 2.375 / 3)
     # Rounds that begin at the first two of four places: 1.5, of which half accept none. None has room for 4.
     assert rows[1]["accepted_lengths"] == [.5, 0, .5] and rows[0]["accepted_lengths"] == pytest.approx([.5, .5])

@@ -8,6 +8,9 @@ each could begin, and how likely. So the expected number of target calls needs n
 
 On a text that the target has written this is exact: the expectation over such texts is that of
 decoding. On other texts it is an estimate: they hold tokens that the target would not have chosen.
+
+Acceptance length: tokens that a call of the target writes, the bonus token or replacement included.
+Acceptance rate: accepted of all draft tokens, also of those after a rejection, as engines print it.
 """
 
 from collections.abc import Callable, Iterator
@@ -70,8 +73,10 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
     rows = [row | overall for row in rows_of(stood, beta, costs)]
     fastest = max(rows, key=lambda row: row["predicted_speedup"])
     best, shares = fastest["gamma"], fastest["accepted_lengths"]
-    show_table(["gamma", "acceptance length", "v", "predicted speed-up", "alpha by position"],
-               [[f"{row['gamma']}", f"{row['acceptance_length']:.2f}", f"{row['v']:.2f}",
+    show_table(["gamma", "acceptance length", "acceptance rate", "v", "predicted speed-up",
+                "alpha by position"],
+               [[f"{row['gamma']}", f"{row['acceptance_length']:.2f}",
+                 f"{row['acceptance_rate']:.2f}", f"{row['v']:.2f}",
                  f"{row['predicted_speedup']:.2f}",
                  " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])] for row in rows],
                f"{where}; {count} texts of {window} tokens, read and not decoded; "
@@ -138,8 +143,8 @@ def places_of_rounds(stood: Tensor) -> Tensor:
 
 
 def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
-    """For each draft length its tokens per call (the acceptance length), alpha by position, how
-    often 0, 1, 2, ... of its draft tokens are accepted, and its speed-up.
+    """For each draft length its acceptance length and rate, alpha by position, how often 0, 1, 2,
+    ... of its draft tokens are accepted, and its speed-up.
     """
     rows = []
     for gamma in range(1, stood.shape[1] + 1):
@@ -148,6 +153,7 @@ def rows_of(stood: Tensor, beta: Tensor, costs: CallCosts) -> list[dict]:
         tokens = first.numel() / first.sum().item()
         alphas = (drafted * beta[:, :gamma]).sum((0, 2)) / drafted.sum((0, 2)).clamp(min=1e-12)
         rows.append({"gamma": gamma, "acceptance_length": tokens,
+                     "acceptance_rate": (tokens - 1) / gamma,
                      "alpha_by_position": alphas.tolist(),
                      "accepted_lengths": lengths_of_rounds(likely),
                      "c": costs.c, "v": costs.v[gamma + 1],

@@ -32,11 +32,13 @@ def prompts(text: str) -> int | str | Path:
         return CHAT
     if text.endswith(".jsonl"):
         return QUESTIONS(text)
-    return text if text == "repetitive" else COUNT(text)
+    return text if text == "repetitive" else HOW_MANY(text)
 
 
 SUBCOMMANDS = (speed, acceptance, serve, transformers)
 QUESTIONS = option("a .jsonl file that is there", Path, Path.is_file)
+HOW_MANY = option("1 or more, repetitive, chat, or a file FILE.jsonl", int,
+                  lambda number: 1 <= number <= 10 ** 9)
 # A subcommand's options are the parameters of its `run`, and so are their defaults.
 OF_THE_BENCH: dict[str, dict] = OPTIONS | {
     "temperatures": dict(type=TEMPERATURE, nargs="+", metavar="T"),
