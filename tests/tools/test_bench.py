@@ -655,6 +655,7 @@ def test_transformers_is_asked_as_told(told, weights, tmp_path, monkeypatch):
 
 BEFORE_LOADING = [
     (["speed", "--gammas", "0"], "--gammas"), (["--gammas", "2", "x"], "--gammas"), (["--gammas", "5000"], "--gammas"),
+    (["--prompts", "x.json"], "1 or more, repetitive, chat, or a file FILE.jsonl, got 'x.json'"),
     (["--prompts", "0"], "--prompts"), (["--prompts", "-1"], "--prompts"), (["--threads", "0"], "--threads"),
     (["--threads", "999999"], "--threads"), (["--max-new-tokens", "0"], "--max-new-tokens"),
     (["speed", "--temperatures", "nan"], "--temperatures"), (["--temperatures", "0", "inf"], "--temperatures"),
