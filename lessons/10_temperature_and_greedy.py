@@ -3,8 +3,8 @@
 #
 # **What do temperature, top-k and greedy decoding do, and what becomes of the rule?**
 #
-# A text need not be drawn from the model's own distribution. Three settings change it before a
-# token is drawn: temperature, top-k and top-p. Changing a distribution in this way is called
+# A text need not be drawn from the model's own distribution. Four settings change it before a
+# token is drawn: temperature, top-k, top-p and min-p. Changing a distribution in this way is called
 # *warping*. One function does all of it, for the target and the draft model alike: `probs`, in
 # nanospec/probs.py.
 #
@@ -85,8 +85,8 @@ table(["temperature", *names], lines)
 #   A gets 0.50 / 0.80 = 0.625.
 # - *Top-p* keeps the fewest tokens that together hold the share p. With p = 0.9, A and B are too
 #   few, because they hold 0.80. A, B and C hold 0.95, so three tokens are kept.
-# - *Min-p* keeps the tokens that have at least this share of the likeliest token's probability.
-#   With min-p 0.5, a token needs 0.25, so A and B are kept.
+# - *Min-p* m keeps the tokens that have at least m times the likeliest token's probability. With
+#   m = 0.5 that is 0.5 x 0.50 = 0.25, so A and B are kept. Where no token is likely, more are kept.
 #
 # If several settings are given, temperature is applied first, then top-k, top-p and min-p.
 #
@@ -227,7 +227,8 @@ def write(target, draft_model, ids, gamma, new, dice, warp):
 big = TableModel(4, seed=33, zeros=0.5)
 small = TableModel(4, seed=83, zeros=0.5)
 settings = {"as it is": {}, "T = 0.5": {"temperature": 0.5}, "T = 2": {"temperature": 2},
-            "top-k 2": {"top_k": 2}, "top-p 0.9": {"top_p": 0.9}, "T = 0": {"temperature": 0}}
+            "top-k 2": {"top_k": 2}, "top-p 0.9": {"top_p": 0.9}, "min-p 0.5": {"min_p": 0.5},
+            "T = 0": {"temperature": 0}}
 paths_of, off_of = {}, {}
 for name, setting in settings.items():
     def play(dice):
@@ -297,8 +298,8 @@ figures.settings(labels, heights, before, names, as_it_is.tolist(),
 #
 # ## Three things to know
 #
-# 1. Temperature raises probabilities to the power 1 / T, and top-k and top-p forbid unlikely
-#    tokens. `probs` does all of it for both models, and the rule stays as it is.
+# 1. Temperature raises probabilities to the power 1 / T, and top-k, top-p and min-p forbid
+#    unlikely tokens. `probs` does all of it for both models, and the rule stays as it is.
 # 2. Greedy decoding is T = 0: a one-hot distribution, and not a division by a tiny number.
 # 3. At T = 0 nothing is left to chance. The text written in rounds is the greedy text, token for
 #    token.

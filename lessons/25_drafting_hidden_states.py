@@ -9,9 +9,9 @@
 # This is EAGLE (Li et al. 2024, arXiv 2401.15077).
 #
 # We build on the hidden states of *What the target knows ahead* and on the idea of *A state that
-# reads its draft*. The trainings take some seconds on a few thousand tokens, so the heights are
-# low, and what counts is how they change from line to line. A layer of this kind that was trained
-# far longer, `prefix`, stands in the last line.
+# reads its draft*. The training takes some seconds on a few thousand tokens, so alpha is low. Watch
+# how it changes from line to line, and along the draft. The last line is of `prefix`, a draft model
+# that ships and was trained far longer.
 
 # %%
 import torch
@@ -19,12 +19,12 @@ import torch.nn.functional as F
 
 import figures
 from kit import along, table, train_layer, windows
+from nanospec.attention import Call
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.losses import total_variation
 from nanospec.methods.draft_models.unrolled import before_tokens, whole_texts
-from nanospec.model import Call
 
 torch.set_num_threads(1)                                    # nothing is timed here
 target, prefix, tokenizer = load_pair(draft_model="prefix")
@@ -52,7 +52,8 @@ pieces = [repr(tokenizer.decode([token])) for token in (first, second)]
 print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
 
 # %% [markdown]
-# *Answer:* hardly anything is common to both.
+# *Answer:* hardly anything is common to both. Different distributions come from different hidden
+# states, so two next hidden states are possible after this one.
 #
 # So the layer also needs the token, which stands *one ahead* of the hidden state:
 #
@@ -93,8 +94,8 @@ print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
 # "Hidden state" means here what the output head reads, so after the last norm.
 #
 # We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
-# alpha is the mean of sum min(p_target, q_draft) over all places, where q_draft is the target's
-# output head applied to the prediction.
+# alpha is the mean of sum min(p_target, q_draft) over all places. (One of these sums is what the
+# last two lessons called beta.) Here q_draft is the target's output head applied to the prediction.
 #
 # *Guess first:* how much better is the second?
 
@@ -133,7 +134,8 @@ table(["a straight line from", "explained", "alpha"], shown)
 assert lines_alpha[1] > lines_alpha[0] + .05
 
 # %% [markdown]
-# *Answer:* much better. The token decides. That is the first idea of EAGLE.
+# *Answer:* much better. With the token, the layer knows which of the futures was taken. That is the
+# idea of EAGLE.
 #
 # ## The layer
 #
@@ -159,8 +161,7 @@ def new_eagle():
 
 @torch.no_grad()
 def by_hand(model, tokens, hidden):
-    before = F.pad(target.norm(hidden[:, :-1, -1]), (0, 0, 1, 0))     # one ahead: shift by one
-    before[:, 0] = target.norm(torch.zeros(C))          # before the first token there is none
+    before = F.pad(target.norm(hidden[:, :-1, -1]), (0, 0, 1, 0))     # shifted; zeros at first
     x = model.fuse(torch.cat([target.embedding(tokens), before], -1))
     call = Call(model.rope(tokens.shape[1]))            # positions; attention sees all before
     x = x + model.attention(model.attention_norm(x), call, 0)
@@ -171,17 +172,26 @@ def by_hand(model, tokens, hidden):
 eagle = new_eagle()
 
 # %% [markdown]
-# The loss has two parts. The prediction should be near the target's hidden state, and the
-# distribution read from it should be near the target's distribution (by forward KL, the mean of
-# log(p_target / q_draft) over tokens drawn from p_target, with weight 0.1). `train_layer` (in
-# kit.py) lowers this loss with AdamW, on four windows per step.
+# The loss has two parts. The prediction should be near the target's hidden state (`hidden_loss`),
+# and the distribution read from it should be near the target's distribution (`token_loss`: forward
+# KL, the mean of log(p_target / q_draft) over tokens drawn from p_target, with weight 0.1).
+# `train_layer` (in kit.py) lowers this loss with AdamW, on four windows per step.
 #
-# `along` measures alpha on held-out text for draft tokens 1 to 5. After the text, the layer has no
-# hidden states of the target. For draft token 2 it therefore reads its own prediction, and for
-# token 3 what it made of that. (The draft tokens are those of the text, because token 3 is judged
-# only if tokens 1 and 2 were accepted.)
+# After the text, the layer has no hidden states of the target. It reads its own predictions:
 #
-# *Guess first:* how much of alpha is left at draft token 5?
+# | draft token | the layer reads | and predicts | the output head reads |
+# |---|---|---|---|
+# | 1 | x_3 and the target's h_2 | h'_3 | x_4 may be ... |
+# | 2 | x_4 and its own h'_3 | h'_4 | x_5 may be ... |
+# | 3 | x_5 and its own h'_4 | h'_5 | x_6 may be ... |
+#
+# When the draft was verified, the target's hidden states take the place of the predictions.
+#
+# `along` measures alpha on held-out text for draft tokens 1 to 5. (The draft tokens are those of
+# the text, because token 3 is judged only if tokens 1 and 2 were accepted.)
+#
+# *Guess first:* of EAGLE's alpha at draft token 1, how much is left at draft token 5: a quarter,
+# half, or more?
 
 # %%
 held_out = held, held_hidden, held_p
@@ -204,25 +214,28 @@ assert fall["EAGLE"][0] > fall["the straight line"][0] + .01
 assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 
 # %% [markdown]
-# *Answer:* most of it: the last column. A few seconds of training help, but alpha falls along the
-# draft, because a prediction made from predictions is worse. EAGLE is trained on the target's
-# hidden states, and while it drafts it reads its own predictions, which it never practised.
+# *Answer:* 80%. A few seconds of training help, by .026 at draft token 1 and by .007 at draft token
+# 5. So alpha falls more steeply than before: a prediction made from predictions is worse. EAGLE is
+# trained on the target's hidden states, and while it drafts it reads its own predictions, which it
+# has never practised.
 #
-# `prefix` is a layer of this kind, too. It has practised that, and was trained far longer.
+# `prefix` also reads the target's hidden states. After the text it continues a state of its own, as
+# in *A state that reads its draft*.
 #
-# *Guess first:* how much of its alpha is left at draft token 5?
+# *Guess first:* it was trained for as long as it takes to be useful. How much of its alpha is left
+# at draft token 5?
 
 # %%
-with torch.no_grad():
-    fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
+fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
 show(fall)
 left_at_5 = {name: alphas[4] / alphas[0] for name, alphas in fall.items()}
 assert fall["prefix, trained longer"][0] > fall["EAGLE"][0] + .1
 figures.drafting_hidden_states(fall)
 
 # %% [markdown]
-# *Answer:* more than of EAGLE's, and its alpha is far above that of the others. How a model
-# practises this is the subject of *Practice on its own drafts*, in the appendix.
+# *Answer:* 94%, and its alpha is far above that of the others. It had more training, and it has
+# practised to read its own states; which of the two counts for how much, this table does not show.
+# *Practice on its own drafts*, in the appendix, takes the second by itself.
 #
 # ## Relatives
 #

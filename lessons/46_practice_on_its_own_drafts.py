@@ -14,7 +14,8 @@
 # 2. There is no loss on hidden states. What the layer passes on need not resemble the target's.
 # 3. It reads three layers of the target, not only the last, and a matrix makes one state of them.
 #
-# This lesson is about the first of them.
+# This lesson is about the first of them. (The head that makes a distribution of its state is its
+# own, too, and begins as the target's.)
 
 # %%
 import torch
@@ -34,11 +35,14 @@ C, V, L = target.config.channels, target.config.vocab_size, target.config.layers
 # ## Which place may read which state?
 #
 # All places of a text are trained at once. Place i at step k stands for a draft that began at place
-# i and has gone k tokens further. It attends to all places up to i, as they were at step 0, and to
-# itself at the steps 1 to k. It must not attend to the predictions of another place, since these
-# belong to another draft.
+# i and has gone k tokens further: it reads token i + k of the text and predicts the next one. So
+# step 0 trains draft token 1, from the target's hidden states, and step k trains draft token k + 1.
 #
-# *Guess first:* draw the mask of 4 places and 3 steps, and mark where it is filled.
+# A place attends to all places up to its own, as they were at step 0, and to itself at the steps 1
+# to k. It must not attend to the predictions of another place, since these belong to another draft.
+#
+# *Guess first:* the mask of 4 places and 3 steps has 12 rows and 12 columns: the places of step 0,
+# then those of step 1, then those of step 2. A row marks what it attends to. Draw it.
 
 # %%
 def mask_unrolled(places, steps):
@@ -57,9 +61,8 @@ for number, marks in enumerate(grid.tolist()):
     print(f"step {number // 4}, place {number % 4}: ", "".join(".#"[mark] for mark in marks))
 
 # %% [markdown]
-# *Answer:* a line is a place at a step, and the columns are the places of step 0, then those of
-# step 1, and so on. The first columns are filled up to the place itself, and after them one for
-# each step of its own. (`Unrolled` in nanospec/methods/draft_models/unrolled.py computes attention
+# *Answer:* the first four columns are filled up to the place itself, and after them one for each
+# step of its own. (`Unrolled` in nanospec/methods/draft_models/unrolled.py computes attention
 # under this mask.)
 #
 # ## With and without practice
@@ -95,8 +98,8 @@ def new_eagle3(unrolled):
 
 # %%
 fall = {}
-for name, unrolled_steps, steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
-    fall[name] = along(train_layer(new_eagle3(unrolled_steps), texts, steps), judged)
+for name, unrolled, training_steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
+    fall[name] = along(train_layer(new_eagle3(unrolled), texts, training_steps), judged)
 fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
 table(["alpha at draft token", "1", "2", "3", "4", "5", "left at 5"], [
     [name, *(f"{a:.3f}" for a in alphas), f"{alphas[4] / alphas[0]:.0%}"]
@@ -107,21 +110,20 @@ figures.practice_on_its_own_drafts(grid.tolist(), 4, fall)
 
 # %% [markdown]
 # *Answer:* the one of a single step is better at draft token 1, by a little, and the unrolled one
-# at all others. Trained on one step, the layer may pass on whatever it likes and never had to read
-# that itself. Unrolled, it has read its own states. `prefix` was unrolled in training as well, and
-# trained far longer: it is far above both.
+# at all others, also at 4 and 5, which it has not practised. Trained on one step, the layer may
+# pass on whatever it likes and never had to read that itself. Unrolled, it has read its own states.
+# `prefix` was unrolled in training as well, and trained far longer.
 #
-# (EAGLE in *Drafting hidden states* keeps more of its alpha than the first line, although it has
-# not practised either. What it passes on has to resemble the target's hidden states, and these it
-# has learned to read. This is what the loss on hidden states was good for.)
+# (Do not compare these two with EAGLE in *Drafting hidden states*, which is above both: it began as
+# the straight line, and they began from nothing. It also keeps 80% of its alpha without practice.
+# Its loss makes it pass on states like the target's, and these it has learned to read.)
 #
 # ## Three things to know
 #
 # 1. A draft model that reads its own predictions should be trained on them.
 # 2. In unrolled training, each place attends to the text up to its own place and to its own earlier
 #    steps, and to no other draft.
-# 3. It costs as many times the computation as there are steps, in training alone: a round takes the
-#    same time.
+# 3. Unrolled over three steps, training costs about three times as much. Drafting costs the same.
 #
 # ## Change this and run again
 #

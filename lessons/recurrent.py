@@ -33,7 +33,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call, cached_call
+from nanospec.attention import Call, cached_call
+from nanospec.cache import Cache
 from nanospec.errors import RequestError
 from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt

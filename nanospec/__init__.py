@@ -14,9 +14,10 @@ READING ORDER
     draft       what a drafter hands over and a rule verifies
     reader      what runs a draft model
     speculate   the idea: draft, verify, commit, repeat
+    attention   what a call of the model tells its layers
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
-errors says what is refused. It and the first ten are the core: they import torch and one another.
+errors says what is refused. It and the first eleven are the core: they import torch and themselves.
 The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere

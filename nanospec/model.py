@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call, cached_call
+from nanospec.attention import Call, cached_call
+from nanospec.cache import Cache
 
 LARGEST = 2 ** 31 - 1   # of any size
 

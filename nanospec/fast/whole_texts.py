@@ -8,7 +8,7 @@ causal mask hides, take two thirds of its time once torch.compile has fused what
 import torch
 from torch import Tensor
 
-from nanospec.cache import Call
+from nanospec.attention import Call
 from nanospec.model import GPT
 
 QUERIES = 128           # at a time

@@ -14,7 +14,8 @@ from typing import Any
 
 from torch import Tensor
 
-from nanospec.cache import Cache, Call, LanguageModel, cached_call
+from nanospec.attention import Call, cached_call
+from nanospec.cache import Cache, LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.model import GPT

@@ -102,7 +102,7 @@ def test_speculative_decoding_whole_is_a_small_core():
     """All that `import nanospec.speculate` needs."""
     found = closure("speculate")
     assert found >= {"speculate", "draft", "dice", "probs", "cache", "text"} and found <= CORE
-    assert lines_of(*found) < 930
+    assert lines_of(*found) < 900
 
 
 def test_an_installation_is_whole():
@@ -120,8 +120,8 @@ def test_there_is_no_circle():
     TopologicalSorter(graph).prepare()                      # raises CycleError
 
 
-def test_at_most_fourteen_files_and_eight_folders_at_the_top():
-    assert len(list((ROOT / "nanospec").glob("*.py"))) <= 14
+def test_at_most_fifteen_files_and_eight_folders_at_the_top():
+    assert len(list((ROOT / "nanospec").glob("*.py"))) <= 15
     assert len({path.relative_to(ROOT / "nanospec").parts[0] for path in FILES if path.parent.name != "nanospec"}) <= 8
 
 

@@ -4,11 +4,12 @@ drafter here computes the target's own distribution from them, so one that is wr
 import pytest
 import torch
 
+from nanospec.attention import Call
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.tree_draft import TreeDraft
-from nanospec.model import Call, rope_table
+from nanospec.model import rope_table
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import speculate

@@ -21,7 +21,7 @@ that reads the next token too, which is what a draft model needs:
     the model's own output head of h'_i  =  logits of x_(i+1)
 
 Target and layer share the embedding and the output head. There they learn together, both from the
-text; lesson 25 trains a tiny pair so. Here the layer is trained for a finished target, as any draft
+text. Here the layer is trained for a finished target, as any draft
 model: at equal steps its first draft token was then accepted .896 of the time instead of .768, in
 small targets. To draft further it reads its own h', as EAGLE does.
 
@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanospec.cache import cached_call
+from nanospec.attention import cached_call
 from nanospec.methods.draft_models.layer import Reading, layer_sizes
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.methods.draft_models.text_reader import TextReader

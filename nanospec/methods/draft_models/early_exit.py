@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call, cached_call
+from nanospec.attention import Call, cached_call
+from nanospec.cache import Cache
 from nanospec.methods.draft_models.layer import Reading
 from nanospec.methods.draft_models.learned import AtOnce
 from nanospec.methods.trees.tree_reader import GPTTreeReader

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nanospec.cache import Cache, Call, grouped_attention
+from nanospec.attention import Call, grouped_attention
+from nanospec.cache import Cache
 from nanospec.model import MLP, Attention, Config
 
 
