@@ -4,6 +4,7 @@ PENALTY = {"defaults": {"repetition_penalty": 2.0}, "ignores": ("repetition_pena
 SILENT = {"logprobs": False, "counts": None}
 RARE = [        # configuration, witness, what else is asked for, and words of what is said, which is the cause
     ({"ignores": ("top_k",)}, "truth", {"settings": {"top_k": 2}}, "takes no top_k: its first token varies"),
+    ({"ignores": ("min_p",)}, "truth", {"settings": {"min_p": 0.6}}, "takes no min_p: its first token varies"),
     ({"names": "others"}, "truth", {}, "names token 8, the model in the folder has 0 to 7: "),
     ({"reads": lambda ids: [*ids, *ids], "counts": None}, "truth", {}, "reads the prompt twice"),
     ({"reads": lambda ids: ids[1:], "counts": 2}, "truth", {}, "reads the prompt without its first token"),

@@ -281,6 +281,7 @@ def configurations(count):
             if name not in config and chance.random() < .3:
                 config[name] = chance.choice(values)
         settings = chance.choice(SETTINGS) if witness != "logprobs" else {}
+        settings = {name: value for name, value in settings.items() if name not in config.get("declines", ())}
         prompt = [chance.randrange(5) for _ in range(chance.randint(2, 5))]
         made.append((kind, config, witness, settings, chance.choice([None, {}]), prompt))
     return made

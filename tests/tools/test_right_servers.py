@@ -105,6 +105,16 @@ def test_the_example_of_the_page_is_right_every_path_walked(capsys):
     assert "every path walked, its distribution is the target's" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("settings, tried", [
+    ({"temperature": 1, "top_k": None, "top_p": 1.0, "min_p": 0}, []), ({"top_k": 1, "min_p": None}, ["top_k"]),
+    ({"temperature": 0.7, "top_p": 0.9, "min_p": 1.0}, ["temperature", "top_p", "min_p"])])
+def test_what_turns_nothing_on_is_not_tried(monkeypatch, settings, tried):
+    asked, found = SimpleNamespace(settings=settings), []
+    monkeypatch.setattr(doubts, "takes", lambda server, name, seed: found.append((server, name, seed)) or True)
+    doubts.of_words(asked, 5)
+    assert found == [(asked, name, 5) for name in tried]
+
+
 # What is asked
 
 def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
