@@ -143,18 +143,21 @@ def best_topology(target: GPT, draft_model: Any, prompts: Sequence[Sequence[int]
     """
     room = target.config.context - max(map(len, prompts))
     settings = {"max_new_tokens": max(1, min(96, room))} | sampling
-    with announced("measuring which tree is best"):
-        costs = measure_costs(target, draft_model, SIZES, len(prompts[0]), **sampling)
-        accepted = measure_accepted(target, draft_model, prompts, **settings)
+    costs = measure_costs(target, draft_model, SIZES, len(prompts[0]), **sampling)
+    with announced("measuring which tree is best", steps=len(prompts)) as step:
+        accepted = measure_accepted(target, draft_model, prompts, step, **settings)
     seconds = {size: costs.seconds * costs.v[size] for size in SIZES}
     depths = range(2, 2 + longest_chain(draft_model, 6))
     return best_size(accepted, seconds, costs.seconds * costs.c, depths)[0]
 
 
 def measure_accepted(target: GPT, draft_model: Any, prompts: Iterable[Sequence[int]],
-                     **settings) -> list[float]:
-    """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from."""
-    drafter = TreeDrafter(draft_model, shape(CHILDREN))
-    paths = [done.path for seed, ids in enumerate(prompts)
-             for done in speculate(target, drafter, ids, seed=seed, **settings)]
+                     step: Callable[[], None] = lambda: None, **settings) -> list[float]:
+    """How often the i-th of CHILDREN is accepted: what Sequoia makes its tree from. step is called
+    after each prompt.
+    """
+    drafter, paths = TreeDrafter(draft_model, shape(CHILDREN)), []
+    for seed, ids in enumerate(prompts):
+        paths += [done.path for done in speculate(target, drafter, ids, seed=seed, **settings)]
+        step()
     return [sum(node in path for path in paths) / len(paths) for node in range(1, CHILDREN + 1)]

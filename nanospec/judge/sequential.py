@@ -17,7 +17,7 @@ So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom 
 variation, and not .083.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -49,18 +49,27 @@ def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]
     """
     drawn: list[T] = []
     for size, bar in looks_at(samples, looks):
+        numbers = range(len(drawn), size)
         with announced(f"drawing samples {len(drawn) + 1:,} to {size:,} of at most {samples:,}",
-                       at_once=False):
-            drawn += drawn_by(draw, range(len(drawn), size), at_once)
+                       at_once=False, steps=len(numbers)) as step:
+            drawn += drawn_by(draw, numbers, at_once, step)
         fit = settled(fit_of(drawn), bar)
         if fit.p_value < bar:
             break
     return drawn, fit, bar
 
 
-def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int) -> list[T]:
-    """draw of each number, in this order; from `at_once` threads, or from the caller's own."""
+def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
+             step: Callable[[], None] = lambda: None) -> list[T]:
+    """draw of each number, in this order; from `at_once` threads, or from the caller's own. step is
+    called after each.
+    """
+    def then_step(found: Iterable[T]) -> Iterator[T]:
+        for one in found:
+            step()
+            yield one
+
     if at_once == 1:
-        return [draw(number) for number in numbers]
+        return [*then_step(map(draw, numbers))]
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(draw, numbers))
+        return [*then_step(pool.map(draw, numbers))]

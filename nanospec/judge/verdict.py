@@ -250,10 +250,12 @@ def _name(verdict: Verdict, drawn: list[tuple], exact: Distribution | None, trut
 
     number = 0
     with announced("WRONG. Which bug of the zoo is it? Looking for "
-                   f"{MOST_SECONDS:.0f} seconds at most", at_once=False):
+                   f"{MOST_SECONDS:.0f} seconds at most", at_once=False,
+                   steps=len(OF_A_CHAIN)) as step:
         for number, (name, same) in enumerate(named(fits, exact, MOST_SECONDS, tolerance,
                                                     **task), 1):
             verdict.bugs += [name] * same
+            step()
     if number < len(OF_A_CHAIN):
         verdict.why += f"\nThere was time for {number} of the zoo's {len(OF_A_CHAIN)} bugs."
 

@@ -226,12 +226,14 @@ def test_looks_share_the_false_alarms():
 
 
 def test_what_is_said_while_one_waits(monkeypatch):
-    """At the first look and at the second; the third is not needed."""
-    said = []
-    monkeypatch.setattr(looking, "announced", lambda words, at_once: said.append(words) or nullcontext())
+    """At the first look and at the second; the third is not needed. The bar moves with each sample."""
+    said, stepped = [], []
+    monkeypatch.setattr(looking, "announced", lambda words, at_once, steps: (
+        said.append((words, steps)) or nullcontext(lambda: stepped.append(1))))
     drawn, _, _ = sequential(lambda i: i, 1_000, lambda drawn: Fit(float(len(drawn) < 500), 1, 0.0, len(drawn)), 3)
     assert drawn == [*range(500)]
-    assert said == ["drawing samples 1 to 250 of at most 1,000", "drawing samples 251 to 500 of at most 1,000"]
+    assert said == [(f"drawing samples {numbers} of at most 1,000", 250) for numbers in ("1 to 250", "251 to 500")]
+    assert len(stepped) == 500
 
 
 def test_one_answer_that_fails_ends_the_rest(serve, capsys):

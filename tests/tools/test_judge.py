@@ -323,12 +323,16 @@ def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkey
         monkeypatch.setattr(module, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
     monkeypatch.setattr(judge_file, "truth_walked", target_distribution)
-    monkeypatch.setattr(judge_file, "announced", lambda words, at_once: said.append(words) or nullcontext())
+    stepped = []
+    monkeypatch.setattr(judge_file, "announced", lambda words, at_once, steps=0: (
+        said.append((words, steps)) or nullcontext(lambda: stepped.append(1))))
     task = {"target": GPT4, "draft_model": GPT_DRAFT_MODEL4, "ids": [1, 2], "new": 2, "gamma": 3}
     verdict = judge(lambda dice: generate(GPT4, [1, 2], 2, 9.0, dice=dice), samples=100, **task)
     assert verdict.wrong and "There was time for" in str(verdict)
     assert f"of the zoo's {len(OF_A_CHAIN)} bugs" in verdict.why
-    assert said == ["walking every path", "WRONG. Which bug of the zoo is it? Looking for 30 seconds at most"]
+    assert f"time for {len(stepped)} of" in str(verdict) and said == [
+        ("walking every path", 0),
+        ("WRONG. Which bug of the zoo is it? Looking for 30 seconds at most", len(OF_A_CHAIN))]
 
 
 def test_a_walk_that_takes_too_long_is_given_up(monkeypatch):

@@ -366,14 +366,16 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **more: asked.append(
         ([*sizes], context, more)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
-        {"gamma": gamma, "acceptance_length": tokens, "v": v, "predicted_speedup": gain,
+        {"gamma": gamma, "acceptance_length": tokens, "acceptance_rate": rate, "v": v, "predicted_speedup": gain,
          "alpha_by_position": alphas, "accepted_lengths": [.375, .625]}
-        for gamma, tokens, v, gain, alphas in ((1, 1.444, 1.1, 1.177, [.614]), (2, 1.716, 1.9, .799, [.614, .277]))])
+        for gamma, tokens, rate, v, gain, alphas in ((1, 1.444, .444, 1.1, 1.177, [.614]),
+                                                     (2, 1.716, .358, 1.9, .799, [.614, .277]))])
     tables = tables_of(acceptance)
     _, last = acceptance.run(temperature=.7)
     assert asked == [([2, 3], 2, {"temperature": .7})]
     names, cells, caption = parts_of(tables[0])
-    assert cells == [["1", "1.44", "1.10", "1.18", "0.61"], ["2", "1.72", "1.90", "0.80", "0.61 0.28"]]
+    assert cells == [["1", "1.44", "0.44", "1.10", "1.18", "0.61"],
+                     ["2", "1.72", "0.36", "1.90", "0.80", "0.61 0.28"]]
     assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "
                        "draft tokens accepted in a round of it: 0: 38%  1: 62%")
     assert list(tables[0].bold) == [True, False]

@@ -64,10 +64,10 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
     texts = torch.cat([first, texts], 1)[:, :window]
     setups, where = setups_of(pair.target, pair.draft_model, dtype, threads)
     target, small, _ = setups[-1]
-    with announced("reading the text, and measuring what calls cost"):
-        stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most)
-        costs = measure_costs(target, small, range(2, most + 2), window // 2,
-                              temperature=temperature)
+    with announced("reading the text", steps=count) as step:
+        stood, beta = judged(target, small, texts.to(target.device), Sampling(temperature), most,
+                             step)
+    costs = measure_costs(target, small, range(2, most + 2), window // 2, temperature=temperature)
     kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: pair.tokenizer.decode([token]))
     overall = {"alpha": beta[:, 0].mean().item(), "kinds": kinds}
     rows = [row | overall for row in rows_of(stood, beta, costs)]
@@ -90,9 +90,9 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
 
 @torch.inference_mode()
 def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Tensor], Tensor],
-           most: int) -> tuple[Tensor, Tensor]:
+           most: int, step: Callable[[], None] = lambda: None) -> tuple[Tensor, Tensor]:
     """Of texts (N, T): stood and beta (N, most, J), J = T - most places, of which place j is that
-    of token j + 1.
+    of token j + 1. step is called after each text.
 
     beta: how often a draft token in this place is accepted, as draft token 1, 2, ... most of its
     round. stood: the same once it is known which token of the text came out. Where the target would
@@ -110,6 +110,7 @@ def judged(target: Any, draft_model: Any, texts: Tensor, sampling: Callable[[Ten
             of_text.append(torch.stack([torch.where(p_x > 0, ratio, beta), beta]))
         # A GPT answers in the same way wherever in its round it drafts.
         found.append(torch.stack((of_text * most)[:most], 1))
+        step()
     stood, beta = torch.stack(found, 1).double().cpu()
     return stood, beta
 

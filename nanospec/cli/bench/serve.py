@@ -79,18 +79,20 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
         makers: dict[str, Callable[[], Any]] = {"plain": NoDraft}
         makers |= {method.name: method.make for method in methods}
         if "by-load" in named:
-            with announced("measuring what rounds cost"):       # it goes on learning
-                believed = round_seconds(pair.target, pair.draft_model, sorted({1, count}),
-                                         prompts[0], most)
+            counts = sorted({1, count})                         # it goes on learning
+            with announced("measuring what rounds cost", steps=2 * len(counts)) as step:
+                believed = round_seconds(pair.target, pair.draft_model, counts, prompts[0], most,
+                                         step)
             makers["by-load"] = partial(WatchedByLoad, pair.draft_model, believed, most)
         arrivals = draw_arrivals(max(FEWEST, 2 * count), rate, seed)
         turns: dict[str, list[dict[str, Any]]] = {name: [] for name in makers}
         for turn in range(3):
             with announced(f"serving {len(arrivals)} requests, {count} at once, turn {turn + 1} "
-                           "of 3"):
+                           "of 3", steps=len(makers)) as step:
                 for name, make in makers.items():
                     turns[name].append(served(pair, make(), count, prompts, arrivals, seed,
                                               settings))
+                    step()
         for name, runs in turns.items():
             found.append({"rows": count, "rate": rate, "method": name}
                          | {key: None if runs[0][key] is None else median(one[key] for one in runs)
@@ -108,13 +110,15 @@ def told(where: dict[int, str]) -> str:
 
 
 def round_seconds(target: GPT, draft_model, rows: Sequence[int], ids: list[int],
-                  most: int) -> Costs:
+                  most: int, step: Callable[[], None] = lambda: None) -> Costs:
     """Of a server's steps after `ids`, as measured with these numbers of requests. Of two turns the
-    better counts: what disturbs a step only makes it longer.
+    better counts: what disturbs a step only makes it longer. step is called after each.
     """
     def turn(count: int) -> list[float]:
         drafters = [NoDraft(), *(ModelDrafter(draft_model, gamma) for gamma in range(1, most + 1))]
-        return [step_of_server(target, drafter, count, ids) for drafter in drafters]
+        found = [step_of_server(target, drafter, count, ids) for drafter in drafters]
+        step()
+        return found
 
     return Costs({count: list(map(min, turn(count), turn(count))) for count in rows})
 
