@@ -114,20 +114,19 @@ class Process:
     def __init__(self) -> None:
         self.lock, self.owner = threading.Lock(), 0
         self.running: Any = None
+        self.of_thread = threading.local()              # took: seconds of its last answer
         atexit.register(self.end)
 
     def ask_all(self, tasks: list[dict]) -> Iterator[dict]:
         """Its answers to tasks that have SECONDS in all, and each one second at least."""
         left = float(SECONDS)
         for task in tasks:
-            answer = self.ask(task, left)
-            yield answer
-            left = max(1.0, left - answer.get("took", left))
+            yield self.ask(task, left)
+            left = max(1.0, left - self.of_thread.took)
 
     def ask(self, task: dict, seconds: float | None = None) -> dict:
-        """Its answer, and the seconds that it "took"; {"ended"}, with the reason, where it takes too
-        long or too much.
-        """
+        """Its answer; {"ended"}, with the reason, where it takes too long or too much."""
+        self.of_thread.took = 0.0
         with self.lock:
             try:
                 if self.owner != os.getpid() or self.running is None:   # a fork has none
@@ -136,7 +135,7 @@ class Process:
                 self.running.stdin.flush()
                 begun = perf_counter()
                 answer = self.read(SECONDS if seconds is None else seconds)
-                took = perf_counter() - begun
+                self.of_thread.took = perf_counter() - begun
             except BaseException as error:              # an interruption too
                 self.end()
                 if isinstance(error, OSError):
@@ -145,7 +144,7 @@ class Process:
             if not answer:
                 self.end()
                 return {"ended": f"it takes more than {SECONDS} seconds, or too much memory"}
-            return json.loads(answer) | {"took": took}
+            return json.loads(answer)
 
     def start(self) -> None:
         self.owner = os.getpid()
