@@ -179,13 +179,13 @@ eagle = new_eagle()
 #
 # After the text, the layer has no hidden states of the target. It reads its own predictions:
 #
-# | draft token | the layer reads | and predicts | the output head reads |
+# | draft token | the layer reads | and predicts | the output head says |
 # |---|---|---|---|
 # | 1 | x_3 and the target's h_2 | h'_3 | x_4 may be ... |
 # | 2 | x_4 and its own h'_3 | h'_4 | x_5 may be ... |
 # | 3 | x_5 and its own h'_4 | h'_5 | x_6 may be ... |
 #
-# When the draft was verified, the target's hidden states take the place of the predictions.
+# Once the draft is verified, the target's hidden states take the place of the predictions.
 #
 # `along` measures alpha on held-out text for draft tokens 1 to 5. (The draft tokens are those of
 # the text, because token 3 is judged only if tokens 1 and 2 were accepted.)
@@ -234,7 +234,7 @@ figures.drafting_hidden_states(fall)
 
 # %% [markdown]
 # *Answer:* 94%, and its alpha is far above that of the others. It had more training, and it has
-# practised to read its own states; which of the two counts for how much, this table does not show.
+# practised reading its own states; which of the two counts for how much, this table does not show.
 # *Practice on its own drafts*, in the appendix, takes the second by itself.
 #
 # ## Relatives
