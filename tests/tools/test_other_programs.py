@@ -4,6 +4,7 @@ import sys
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,9 +13,10 @@ from nanospec.dice import Dice
 from nanospec.probs import residual
 from nanospec.judge.sampler import walked
 from nanospec.judge import verdict as judge_file
-from nanospec.cli.judge import main, parser
+from nanospec.cli.judge import main, parser, report
 from nanospec.judge.other_programs import SECONDS, SINGLE, error_in_a_line, of_transformers, recomputed
-from nanospec.judge.verdict import judge
+from nanospec.judge.verdict import Verdict, judge
+from nanospec.proof.stats import Off
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.judge import known_bugs as samplers
 from nanospec.judge.known_bugs import OF_A_CHAIN
@@ -421,3 +423,12 @@ def test_all_that_the_command_is_told_is_judged(argv, heard, monkeypatch):
             calls.append(Call((name, *its, more))) or calls[-1]))
     monkeypatch.setattr("nanospec.cli.judge.resolve_name", lambda name: name)
     assert main([*argv, *ASKED, *IDS * ("--prompt" not in argv)]) == 0 and calls[-1] == heard
+
+
+def test_what_is_sent_upstream_by_hand():
+    verdict = Verdict(True, "off", 1e-9, 70, 0.1, most_off=Off((3, 1), 0.25, 0.5))
+    asked = SimpleNamespace(kind="function", temperature=0.6, top_k=5, top_p=0.9, min_p=0.2, new=4, seed=8)
+    assert report(verdict, ["function", "a b"], asked).splitlines()[1:] == [
+        "  again        nanospec judge function 'a b'",
+        "  settings     temperature 0.6, top_k 5, top_p 0.9, min_p 0.2, 4 new tokens, seeds from 8",
+        "  most off     (3, 1): expected 0.25, found 0.5"]
