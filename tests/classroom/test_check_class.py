@@ -166,6 +166,8 @@ def test_what_an_exercises_text_dictates_accuses_nobody():
     alone = {number: seen(EXERCISES[number].answer, number) for number in (3, 6, 9)}
     assert alone[3]["size"] >= alike.SHORT and alike.shipped(alone) == (True, "9 (3 6)")
     assert alike.shipped({3: alone[3]}) == (False, "(3)")
+    assert [[alike.is_long(number, {number: {"size": size}}) for size in (19, 20, 29, 30)] for number in (9, 6)] == [
+        [False, True, True, True], [False, False, False, True]]
 
 
 SLOW = "def accept_or_replace(x, p_target, q_draft, dice):\n    return dice.pick(p_target)\n"

@@ -5,6 +5,7 @@ That the text of the small case is exact, and its drafts are what they should be
 """
 
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -221,6 +222,32 @@ def test_a_cache_of_strings_holds_what_it_should():
         assert kept.likeliest(ids, 4, ITS.end_of_text) == list(generate(model, ids, 4, 0, stop=[ITS.end_of_text]))
     stop = kept.likeliest(ids, 1, ITS.end_of_text)
     assert kept.likeliest(ids, 4, *stop) == stop
+
+
+class Counted:
+    """A model of one likeliest token, that notes the slots of its caches and the tokens that it reads."""
+
+    device = "cpu"
+
+    def __init__(self):
+        self.slots, self.read = [], 0
+
+    def new_cache(self, rows, slots):
+        self.slots.append(slots)
+        return SimpleNamespace(length=torch.zeros(rows))
+
+    def __call__(self, tokens, cache, kv_length):
+        self.read += tokens.shape[1]
+        return torch.tensor([[[0.0, 1.0]]])
+
+
+def test_a_text_that_grows_is_read_again_a_few_times_only():
+    """Its cache has room for twice the text: 30,000 tokens take seven caches, and are read twice on average."""
+    model = Counted()
+    kept = ReadText(model)
+    for length in range(50, 30_000, 50):
+        kept.likeliest([1] * length, 1, 0)
+    assert model.slots == [256, 768, 1792, 3840, 7936, 16128, 32512] and model.read < 2.5 * 30_000
 
 
 def test_a_copy_in_another_type_drafts_the_same_tokens():

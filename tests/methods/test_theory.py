@@ -89,6 +89,10 @@ def test_what_is_needed_by_hand():
     found = needed(1, 3.36, 5, 4, .6, 1.2)
     assert [found["tokens"], found["c"]] == pytest.approx([3.6, .54]) and found["v"] is found["overhead"] is None
     assert needed(2, 3.36, 5, 4, .6, 1.2)["tokens"] is None and needed(1, 1.5, 5, 0, 0, 1.2)["c"] is None
+    # A round may take 2 and takes 2.1, with a v that is below 1 as it is: it may not fall, but it may rise.
+    below = needed(2, 4, 5, 4, .4, .5)
+    assert below["c"] == pytest.approx(.375) and below["v"] is None
+    assert needed(2, 4.4, 5, 4, .4, .5)["v"] == pytest.approx(.6)
 
 
 def test_acceptance_is_one_minus_total_variation():
