@@ -4,10 +4,14 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from numbers import Integral, Real
+from reprlib import Repr
 from typing import Any
 
 LONGEST = 240           # characters of another error
 MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
+SHOWN = Repr()
+SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother, SHOWN.maxlong = 3, 2000, 2000, 2000
+SHOWN.maxlist = SHOWN.maxtuple = SHOWN.maxdict = SHOWN.maxset = SHOWN.maxdeque = 30
 SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 
 
@@ -47,8 +51,8 @@ def one_line(error: object, say: Callable = str) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value as an error shows it."""
-    return one_line(value, repr)
+    """A value as an error shows it: three levels of it, for a list may hold a list twice, often."""
+    return one_line(value, SHOWN.repr)
 
 
 def check_numbers(kind: type, **named: Any) -> None:

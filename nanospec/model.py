@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from nanospec.attention import Call, cached_call
 from nanospec.cache import Cache
+from nanospec.errors import quoted
 
 LARGEST = 2 ** 31 - 1   # of any size
 
@@ -60,17 +61,18 @@ def check_sizes(config: Config) -> None:
     for name in sizes + ["head_dim"] * (config.head_dim is not None):
         size = getattr(config, name)
         if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no int here
-            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {size!r}")
+            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {quoted(size)}")
     scaled = [("rope_llama3", value) for value in config.rope_llama3]
     for name, value in [("eps", config.eps), ("rope_theta", config.rope_theta), *scaled]:
         if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:
-            raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+            raise ValueError(f"{name} must be a finite number above 0, got {quoted(value)}")
     if scaled and (len(scaled) != 4 or config.rope_llama3[1] >= config.rope_llama3[2]):
         raise ValueError("rope_llama3 must be (factor, low, high, context), low below high: "
-                         f"{config.rope_llama3!r}")
+                         f"{quoted(config.rope_llama3)}")
     for name in ("tied", "qkv_bias", "qk_norm"):
         if type(getattr(config, name)) is not bool:
-            raise ValueError(f"{name} must be True or False, got {getattr(config, name)!r}")
+            raise ValueError(f"{name} must be True or False, got "
+                             f"{quoted(getattr(config, name))}")
     if not config.head_dim and config.channels % config.heads or config.heads % config.kv_heads:
         raise ValueError(f"{config.channels} channels, {config.heads} heads, {config.kv_heads} "
                          "heads of keys and values: each must be a multiple of the next")

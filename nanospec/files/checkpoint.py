@@ -42,7 +42,7 @@ def find_draft_model(source: Source, name: str | Path = "gpt") -> tuple[Path, st
     """
     if name not in ("gpt", *LEARNED):
         kind = load_saved(Path(name)).get("learned")
-        if kind not in LEARNED:
+        if not isinstance(kind, str) or kind not in LEARNED:
             raise PairError(f"{name} is no draft model that python -m training wrote")
         return Path(name), kind
     if name == "gpt":

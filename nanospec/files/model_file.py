@@ -18,10 +18,11 @@ from zipfile import ZIP_STORED, ZipFile, is_zipfile
 import torch
 from torch import Tensor
 
-from nanospec.errors import NanospecError, PairError, check_has, check_model, one_line
+from nanospec.errors import NanospecError, PairError, check_has, check_model, one_line, quoted
 from nanospec.files.runnable import available, check_weights, ready
 from nanospec.files.eight_bits import rounded, widened
 from nanospec.files.paths import check_claimed, fetched, write_atomically
+from nanospec.files.pickled import check_program
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.methods.draft_models import LEARNED
@@ -30,6 +31,7 @@ from nanospec.model import GPT, Config
 
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
                  "tokens may be accepted, and the text is exact all the same")
+MOST_PARTS = 20_000     # of a checkpoint: a tensor each
 LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
 
 
@@ -95,6 +97,11 @@ def load_saved(path: Path) -> dict:
             if any(entry.compress_type != ZIP_STORED for entry in entries):
                 raise ValueError("its parts are compressed, as torch writes none")
             check_claimed(sum(entry.file_size for entry in entries), size)
+            if len(entries) > MOST_PARTS:
+                raise ValueError(f"it has {len(entries):,} parts")
+            for entry in entries:
+                if entry.filename.endswith(".pkl"):
+                    check_program(parts.read(entry))
             damaged = parts.testzip()
         if damaged:
             raise ValueError(f"the checksum of {damaged} is wrong")
@@ -112,13 +119,12 @@ def load_saved(path: Path) -> dict:
 
 def tensors_in(saved: Any) -> list[Tensor]:
     """All tensors of a checkpoint, wherever they stand in it."""
-    found, seen, open_ = list[Tensor](), set[int](), [saved]
+    found, open_ = list[Tensor](), [saved]
     while open_:
         thing = open_.pop()
         if isinstance(thing, Tensor):
             found.append(thing)
-        elif id(thing) not in seen and isinstance(thing, dict | list | tuple):
-            seen.add(id(thing))                         # things may contain one another
+        elif isinstance(thing, dict | list | tuple):
             open_ += thing.values() if isinstance(thing, dict) else thing
     return found
 
@@ -144,6 +150,16 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
                         f"{one_line(error)}") from error
 
 
+def check_sizes_of(state: dict[str, Tensor], sizes: dict[str, Any], target: Config) -> None:
+    """ValueError for sizes that no draft model of these weights has, if so many numbers can tell."""
+    few = max(len(state), target.channels)
+    sides = [side for weight in state.values() if weight.numel() for side in weight.shape]
+    largest = max([few, target.vocab_size, *sides])
+    for size, number in sizes.items():
+        if type(number) is int and number > (few if size == "heads" else largest):
+            raise ValueError(f"its weights are not those of {size} = {number}")
+
+
 def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) -> Learned:
     """A draft model as `save_learned` wrote it, on the target's device and in its dtype, ready to
     draft.
@@ -155,17 +171,16 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     saved = load_saved(path)
     try:
         if saved["learned"] != name:
-            raise PairError(f"{path} is a draft model of another kind: {saved['learned']}")
+            raise PairError(f"{path} is a draft model of another kind: {quoted(saved['learned'])}")
         same = saved["target"] == fingerprint(target)
         if same_weights and not same:
             raise PairError(f"{path} was trained for another target than the one beside it")
         state, sizes = widened(saved["state"]), saved["sizes"]
-        sides = [side for weight in state.values() for side in weight.shape]
-        largest = max([len(state), target.config.vocab_size, *sides])
-        for size, number in sizes.items():              # refused before the weights are made
-            if type(number) is int and number > largest:
-                raise PairError(f"{path} is no draft model of ours: its weights are not those of "
-                                f"{size} = {number}")
+        check_sizes_of(state, sizes, target.config)
+        with torch.device("meta"):                      # refused before the weights are made
+            planned = LEARNED[name](**sizes).state_dict().values()
+        check_claimed(sum(weight.numel() for weight in planned),
+                      sum(weight.numel() for weight in state.values()))
         with torch.device("cpu"):
             model = LEARNED[name](**sizes).attach(target)
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}

@@ -1,0 +1,72 @@
+"""What the pickle in a checkpoint may do: all that ours do, and nothing by which a few bytes become many."""
+
+import pickle
+import struct
+import zipfile
+from collections import OrderedDict
+from io import BytesIO
+
+import pytest
+import torch
+
+from nanospec.errors import PairError
+from nanospec.files.checkpoint import WEIGHTS
+from nanospec.files.model_file import load_saved
+from nanospec.files.pickled import check_program
+
+BETAS = 0.9, 0.95
+TRAINING = {"state": OrderedDict(a=torch.zeros(2, 3)), "step": 2 ** 40, "rates": [{"betas": BETAS}, {"betas": BETAS}],
+            "rng": torch.zeros(5, dtype=torch.uint8), "last": None, "ended": False, "one": (1,), "none": ()}
+
+
+def program_of(saved) -> bytes:
+    """The pickle that torch.save writes."""
+    file = BytesIO()
+    torch.save(saved, file)
+    with zipfile.ZipFile(file) as parts:
+        return next(parts.read(name) for name in parts.namelist() if name.endswith(".pkl"))
+
+
+def twice(levels: int, last: tuple | list) -> tuple | list:
+    for _ in range(levels):
+        last = type(last)([last, last])
+    return last
+
+
+def name(module: str, name: str) -> bytes:
+    return f"c{module}\n{name}\n".encode()
+
+
+def test_what_ours_do_is_allowed():
+    for path in WEIGHTS.glob("*.pt"):
+        assert load_saved(path)
+    check_program(program_of(TRAINING))
+    check_program(program_of(torch.nn.Linear(2, 3).state_dict()))       # of others: it is refused for what it lacks
+
+
+@pytest.mark.parametrize("program, words", [
+    (b"\x80\x02" + name("builtins", "bytearray") + b"\x8a\x08" + struct.pack("<q", 2 ** 33) + b"\x85R.", "bytearray"),
+    (b"\x80\x02" + name("_codecs", "encode") + b".", "it names _codecs encode"),
+    (pickle.dumps({"a": b"x"}, 4), "what no checkpoint of ours does: FRAME"),
+    (pickle.dumps(2 ** 90_000, 2), "LONG4"), (pickle.dumps(twice(40, []), 2), "stands in two places"),
+    (pickle.dumps(twice(40, ()), 2), "stands in two places"),
+    (program_of({"a": twice(1, [torch.zeros(1)])}), "two places"),
+    (program_of(torch.zeros(1).to_sparse()), "sparse_tensor"),
+    (program_of(torch.zeros(1, device="meta")), "meta_tensor"), (b"\x80\x02]", "pickle exhausted"), (b"", "exhausted"),
+    (pickle.dumps(["x" * 2 ** 20], 2), "has 1,048,")], ids=str)
+def test_what_else_a_pickle_may_do_is_refused(program, words):
+    with pytest.raises(ValueError, match=words):
+        check_program(program)
+
+
+def test_it_is_looked_at_before_anything_is_made(tmp_path, monkeypatch):
+    path, made = tmp_path / "a.pt", []
+    torch.save({"a": twice(3, [1])}, path)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: made.append(1))
+    with pytest.raises(PairError, match="stands in two places"):
+        load_saved(path)
+    torch.save({str(i): torch.zeros(1) for i in range(30)}, path)
+    monkeypatch.setattr("nanospec.files.model_file.MOST_PARTS", 30)
+    with pytest.raises(PairError, match="it has 3[0-9] parts"):
+        load_saved(path)
+    assert made == []
