@@ -85,6 +85,12 @@ def test_today():
     assert ChatTemplate("{{ strftime_now('%Y') }}", {})([]).isdigit()
 
 
+def test_what_it_writes_first_has_its_special_tokens():
+    source = "{{ bos_token }}{% for message in messages %}{{ message.role }}{{ eos_token }}{% endfor %}"
+    assert ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"}).written == [
+        "<s>", "<s>user</s>assistant</s>", "<s>user</s>"]
+
+
 @pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}"])
 def test_what_is_no_template(source):
     with pytest.raises(PairError, match="chat template cannot be read") as raised:

@@ -61,6 +61,7 @@ def test_at_break_even_the_gain_is_just_so_much(gain, gamma, c, v):
 
 def test_where_no_draft_model_is_good_enough_nothing_breaks_even():
     assert break_even(3, 1, .1, 1.1) == float("inf") and break_even(1, 4, .1, .2) < 1e-9
+    assert break_even(5, 4, 0) == 1                     # five tokens a call, if all four are accepted
 
 
 @pytest.mark.parametrize("alpha, gamma, c, v, overhead", [(.8, 4, .1, 1.2, 0), (.5, 2, .6, 1, .3), (.9, 8, .02, 2, .1),

@@ -88,6 +88,8 @@ def test_requests_of_a_conversation_that_cannot_be_answered():
     for tokens in (-1, 1):
         with pytest.raises(RequestError, match="does not go back"):
             talk.go_back(tokens)
+    for asked, right in (None, TARGET.config.context), (7, 7), (2 * TARGET.config.context, TARGET.config.context):
+        assert Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=asked).context == right
     with pytest.raises(RequestError, match="context of 1 or more"):
         Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=0)
     with pytest.raises(RequestError, match="the rule must be"):

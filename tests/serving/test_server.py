@@ -10,9 +10,10 @@ from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.serving.conversation import Conversation
 from nanospec.serving.request import PIECE
 from nanospec.serving.server import CONTEXT, Server, ServerError
-from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.speculate import ModelDrafter, speculate, tokens_of, verify
 
 TARGET, DRAFT_MODEL = small_gpt(5, 2, 1), small_gpt(5, 1, 2)
 
@@ -127,6 +128,37 @@ def test_a_request_fails_alone_and_its_row_serves_the_next():
     assert later.error is None or 4 in later.tokens
     server.cancel(bad)                                  # too late: it stays a request that has failed
     assert isinstance(bad.error, LogitsError)
+
+
+def test_the_users_rule_comes_before_the_drafters():
+    """In a server, a conversation and `speculate`."""
+    def rule(draft, p_target, dice):
+        asked.append(draft.tokens.shape[0])
+        return verify(draft, p_target, dice)
+
+    def others(draft, p_target, dice):
+        raise AssertionError("not asked")
+
+    def serve(drafter):
+        server = Server(TARGET, drafter, 2, rule=rule)
+        served(server, server.submit([1], max_new_tokens=4))
+
+    for run in (serve,
+                lambda drafter: list(speculate(TARGET, drafter, [1], 4, rule=rule)),
+                lambda drafter: list(Conversation(TARGET, drafter).reply([1], 4, rule=rule))):
+        asked, drafter = [], ModelDrafter(DRAFT_MODEL, 3)
+        drafter.rule = others
+        run(drafter)
+        assert asked and set(asked) == {1}
+
+
+def test_the_prompt_of_the_next_is_read_while_all_rows_write():
+    server = server_of(rows=1)
+    server.submit([1], max_new_tokens=40)
+    server.step()
+    server.submit([1, 2] * 40, max_new_tokens=1)
+    server.step()
+    assert [prompt.length for prompt in server.waiting] == [PIECE]
 
 
 def test_a_request_for_nothing_is_done_at_once():
