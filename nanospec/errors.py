@@ -8,6 +8,7 @@ from reprlib import Repr
 from typing import Any
 
 LONGEST = 240           # characters of another error
+MOST_IDS = 2 ** 24      # of a prompt: a list of more would fill the memory before it is refused
 MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
 SHOWN = Repr()
 SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother, SHOWN.maxlong = 3, 2000, 2000, 2000
@@ -65,7 +66,8 @@ def check_numbers(kind: type, **named: Any) -> None:
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
-    found = list(ids) if isinstance(ids, kind) and not isinstance(ids, str) else [None]
+    short = isinstance(ids, kind) and not isinstance(ids, str) and len(ids) <= MOST_IDS
+    found = list(ids) if short else [None]
     if not all(isinstance(token, Integral) for token in found):
         raise RequestError(f"{name} must be a list of token ids, got {quoted(ids)}")
 
@@ -87,6 +89,8 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None,
     check_numbers(Real, temperature=temperature, top_p=1 if top_p is None else top_p,
                   min_p=0 if min_p is None else min_p)
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
+    if not isinstance(temperature, int | Fraction):         # a long double of numpy's, too
+        temperature = float(temperature)
     if not 0 <= temperature < Fraction(2 ** 1024):          # numpy would make a small float of it
         raise RequestError(f"temperature must be 0 or more, got {quoted(temperature)}")
     if top_k is not None and top_k < 1:

@@ -96,6 +96,7 @@ HUGE = 10 ** 5000       # Python itself refuses to write so many digits down
     lambda: [*generate(GPT, [1], 2, temperature=HUGE)], lambda: [*generate(GPT, [1], 2, top_k=-HUGE)],
     lambda: [*generate(GPT, [1], 2, top_p=HUGE)], lambda: [*generate(GPT, [1], 2, min_p=HUGE)],
     lambda: [*generate(GPT, [1], HUGE)],
+    lambda: [*generate(GPT, range(10 ** 12), 2)], lambda: [*generate(GPT, [1], 2, stop=range(10 ** 12))],
     lambda: [*generate(GPT, [1], -HUGE)], lambda: [*generate(GPT, HUGE, 2)]])
 def test_a_number_that_cannot_be_shown_is_refused_all_the_same(call):
     with pytest.raises(RequestError, match="a int|a list of token ids"):

@@ -47,6 +47,12 @@ def confidence(ids, path):
     return chance
 
 
+def test_the_depth_that_is_not_asked_for():
+    """1 + count // width levels hold count nodes, and a chain, of width 1, has as many as that."""
+    assert [DynamicTree(DRAFT_MODEL, count, width).depth for count, width in ((8, 2), (8, 3), (4, 1), (1, 1))] == [
+        5, 3, 4, 1]
+
+
 @pytest.mark.parametrize("count, width, depth", [(60, 3, 3), (7, 5, 2), (6, 2, 4), (9, 1, 3)])
 def test_count_width_and_depth_as_they_are_asked_for(count, width, depth):
     """Against a plain loop: `width` of the likeliest of `width` children, level by level; of all the `count` best."""

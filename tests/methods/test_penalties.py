@@ -2,6 +2,9 @@
 hand, from the text and the table of the model; no cache, no wrapper, no rule has a part.
 """
 
+from fractions import Fraction
+
+import numpy as np
 import pytest
 import torch
 
@@ -98,10 +101,17 @@ def test_a_slot_keeps_any_token_in_few_bits(dtype):
 @pytest.mark.parametrize("numbers, message", [
     ({"repetition": 0}, "repetition must be a finite number above 0, got 0"), ({"repetition": -1.1}, "above 0"),
     ({"presence": float("nan")}, "presence must be a finite number, got nan"), ({"frequency": float("inf")}, "finite"),
-    ({"presence": "1"}, "presence must be a number")])
+    ({"presence": "1"}, "presence must be a number"), ({"frequency": Fraction(10 ** 400)}, "finite number"),
+    ({"repetition": Fraction(1, 10 ** 400)}, "above 0")])
 def test_what_is_no_penalty(numbers, message):
     with pytest.raises(RequestError, match=message):
         Penalised(TABLE, **numbers)
+
+
+def test_numbers_of_others_are_penalties_too():
+    model = Penalised(TABLE, Fraction(3, 2), np.float32(0.25), np.longdouble(2))
+    assert (model.repetition, model.presence, model.frequency) == (1.5, 0.25, 2.0)
+    assert model(torch.tensor([[1, 1]])).equal(Penalised(TABLE, 1.5, 0.25, 2.0)(torch.tensor([[1, 1]])))
 
 
 def test_what_cannot_have_penalties():

@@ -156,5 +156,6 @@ def test_numbers_of_other_libraries():
 
     plain = {"temperature": 0.5, "top_k": 2, "top_p": 0.75, "min_p": 0.25, "seed": 3}
     for more in ({"temperature": Fraction(1, 2), "top_p": Fraction(3, 4)}, {"seed": np.int64(3), "top_k": np.int64(2)},
-                 {"temperature": np.float32(0.5), "top_p": np.float32(0.75), "min_p": Fraction(1, 4)}):
+                 {"temperature": np.float32(0.5), "top_p": np.float32(0.75), "min_p": Fraction(1, 4)},
+                 {"temperature": np.longdouble(0.5)}):
         assert said(**plain | more) == said(**plain)

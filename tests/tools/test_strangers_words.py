@@ -34,7 +34,8 @@ def test_a_picture_of_a_command_with_an_escape_is_well_formed(tmp_path):
     {"question_id": None, "choices": [GOOD]}, {"choices": [GOOD | {"turns": []}]},
     {"choices": [GOOD | {"wall_time": [0.0]}]}, {"choices": [GOOD | {"wall_time": ["1"]}]},
     {"choices": [GOOD | {"new_tokens": [1, 2]}]}, {"choices": [GOOD | {"accept_lengths": [0]}]},
-    {"choices": [GOOD | {"wall_time": [float("inf")]}]}])
+    {"choices": [GOOD | {"wall_time": [float("inf")]}]}, {"choices": [GOOD | {"wall_time": [1e308]}]},
+    {"choices": [GOOD | {"new_tokens": [10 ** 400]}]}, {"choices": [GOOD | {"accept_lengths": [10 ** 9]}]}])
 def test_damaged_answers_are_refused(tmp_path, line):
     whole = {"question_id": 1, "choices": [GOOD], "settings": {"method": "chain 2"}}
     (tmp_path / "a.jsonl").write_text(json.dumps(whole) + "\n")

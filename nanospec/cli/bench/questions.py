@@ -24,7 +24,6 @@ questions 81 to 160 of Spec-Bench, are one; the last row is all of them. In the 
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
@@ -49,6 +48,7 @@ Writer = Callable[[list[int], int], list[list[int]]]
 """(prompt, seed) -> the new tokens of each call of the target."""
 Others = Callable[[Pair, dict], tuple[dict[str, Writer], dict[str, str]]]
 """(a pair, as it runs here, and a request) -> more writers, and the data types of their weights."""
+MOST = 10 ** 9          # tokens, or seconds, of an answer
 COLUMNS = {"method": ("method", ""), "T": ("temperature", "g"), "task": ("task", ""),
            "questions": ("questions", "d"), "accept-\nance\nlength": ("acceptance_length", ".2f"),
            "plain\nper s": ("baseline_tokens_per_s", ",.1f"),
@@ -124,8 +124,8 @@ def is_answer(line: dict) -> bool:
     lists = all(isinstance(one.get(name), list) and one[name]
                 and all(type(value) is kind for value in one[name]) for name, kind in kinds.items())
     return (lists and len(one["new_tokens"]) == len(one["wall_time"]) == len(one["turns"])
-            and all(0 < seconds < math.inf for seconds in one["wall_time"])
-            and all(tokens > 0 for tokens in one["new_tokens"] + one["accept_lengths"]))
+            and all(0 < seconds < MOST for seconds in one["wall_time"])
+            and all(0 < tokens < MOST for tokens in one["new_tokens"] + one["accept_lengths"]))
 
 
 class Answers:

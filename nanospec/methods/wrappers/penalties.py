@@ -20,14 +20,14 @@ alone. Penalties come before temperature, top-k and top-p.
 Left out: a window of the last tokens, and biases.
 """
 
-import math
+import sys
 from numbers import Real
 
 import torch
 from torch import Tensor
 
 from nanospec.cache import Cache, LanguageModel
-from nanospec.errors import RequestError, check_numbers
+from nanospec.errors import RequestError, check_numbers, quoted
 from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 
 
@@ -53,13 +53,14 @@ class Penalised(InSlots):
         numbers = {"repetition": repetition, "presence": presence, "frequency": frequency}
         check_numbers(Real, **numbers)
         for name, number in numbers.items():
-            if not math.isfinite(number) or name == "repetition" and number <= 0:
+            if (not abs(number) <= sys.float_info.max
+                    or name == "repetition" and not float(number) > 0):
                 raise RequestError(f"{name} must be a finite number{' above 0' * (name[0] == 'r')}"
-                                   f", got {number}")
+                                   f", got {quoted(number)}")
         if model.config.vocab_size > MOST_KEPT:
             raise RequestError(f"penalties are for {MOST_KEPT} tokens or fewer, the model has "
                                f"{model.config.vocab_size}")
-        self.repetition, self.presence, self.frequency = repetition, presence, frequency
+        self.repetition, self.presence, self.frequency = map(float, numbers.values())
 
     def changed(self, logits: Tensor, tokens: Tensor, cache: Cache,
                 attention_mask: Tensor | None) -> Tensor:
