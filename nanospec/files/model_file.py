@@ -171,7 +171,8 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
     saved = load_saved(path)
     try:
         if saved["learned"] != name:
-            raise PairError(f"{path} is a draft model of another kind: {quoted(saved['learned'])}")
+            raise PairError(f"{path} is a draft model of another kind: "
+                            f"{quoted(saved['learned'])}")
         same = saved["target"] == fingerprint(target)
         if same_weights and not same:
             raise PairError(f"{path} was trained for another target than the one beside it")

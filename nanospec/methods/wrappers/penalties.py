@@ -20,7 +20,7 @@ alone. Penalties come before temperature, top-k and top-p.
 Left out: a window of the last tokens, and biases.
 """
 
-import sys
+import math
 from numbers import Real
 
 import torch
@@ -34,6 +34,14 @@ from nanospec.methods.wrappers.in_slots import MOST_KEPT, InSlots
 def repeated(logits: Tensor, repetition: float) -> Tensor:
     """What the repetition penalty makes of the logits of tokens that the text has."""
     return torch.where(logits > 0, logits / repetition, logits * repetition)
+
+
+def as_float(number: Real) -> float:
+    """Infinity for a fraction that is too large for a float."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 class Penalised(InSlots):
@@ -53,8 +61,8 @@ class Penalised(InSlots):
         numbers = {"repetition": repetition, "presence": presence, "frequency": frequency}
         check_numbers(Real, **numbers)
         for name, number in numbers.items():
-            if (not abs(number) <= sys.float_info.max
-                    or name == "repetition" and not float(number) > 0):
+            value = as_float(number)
+            if not math.isfinite(value) or name == "repetition" and value <= 0:
                 raise RequestError(f"{name} must be a finite number{' above 0' * (name[0] == 'r')}"
                                    f", got {quoted(number)}")
         if model.config.vocab_size > MOST_KEPT:
