@@ -151,7 +151,7 @@ def load_model(path: Path, device="cpu", dtype: torch.dtype = torch.float32,
 
 
 def check_sizes_of(state: dict[str, Tensor], sizes: dict[str, Any], target: Config) -> None:
-    """ValueError for sizes that no draft model of these weights has, if so many numbers can tell."""
+    """ValueError for sizes that no draft model of these weights has, as far as can be seen."""
     few = max(len(state), target.channels)
     sides = [side for weight in state.values() if weight.numel() for side in weight.shape]
     largest = max([few, target.vocab_size, *sides])

@@ -22,6 +22,7 @@ from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_reader import longest_chain
+from nanospec.model import Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
@@ -323,3 +324,16 @@ def test_bad_input_is_one_clear_line(options, words, pair_folder, tmp_path, monk
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} == {"folder", "ranks"}
+
+
+@pytest.mark.parametrize("name, sizes", [
+    ("medusa", {"layers": [23]}), ("hydra", {"layers": [23]}), ("mlp", {"layers": [6, 12, 23], "width": 512}),
+    ("prefix", {"layers": [6, 12, 23], "width": 512, "heads": 4, "kv_heads": 2, "hidden": 20}),
+    ("lookback", {"layers": [6, 12, 23], "spoken": 8192, "heads": 4, "kv_heads": 2, "hidden": 20}),
+    ("eagle", {"layers": [23], "heads": 4, "kv_heads": 2, "hidden": 20}),
+    ("eagle3", {"layers": [6, 12, 23], "spoken": 9000, "heads": 4, "kv_heads": 2, "hidden": 20}),
+    ("early_exit", {"layers": [5], "hidden": 20})])
+def test_what_each_is_made_of_for_a_target(name, sizes):
+    """Of 24 layers; early exit leaves after the sixth, layer 5."""
+    target = Config(vocab_size=9000, context=64, layers=24, channels=8, heads=4, kv_heads=2, hidden=20)
+    assert LEARNED[name].sizes_for(target) == sizes

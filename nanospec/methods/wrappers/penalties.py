@@ -36,7 +36,7 @@ def repeated(logits: Tensor, repetition: float) -> Tensor:
     return torch.where(logits > 0, logits / repetition, logits * repetition)
 
 
-def as_float(number: Real) -> float:
+def as_float(number: float) -> float:
     """Infinity for a fraction that is too large for a float."""
     try:
         return float(number)
