@@ -1,10 +1,10 @@
-"""What the pickle in a checkpoint may do: name tensors, and put names, numbers and tensors into dicts
-and lists.
+"""What the pickle in a checkpoint may do: name tensors, and put names, numbers and tensors into
+dicts and lists.
 
-torch.load, with weights_only, runs no code of a stranger. But a pickle of 400 bytes may still ask it
-for a bytearray of 8 GB, and one of 6,000 may hold a list that holds a list twice, forty levels deep,
-which takes for ever to print or to hash. torch writes none of this for our models, so it is refused
-before anything is made.
+torch.load, with weights_only, runs no code of a stranger. But a pickle of 400 bytes may still ask
+for a bytearray of 8 GB, and one of 6,000 may hold a list that holds a list twice, forty levels
+deep, which takes for ever to print or to hash. torch writes none of this for our models, so it is
+refused before anything is made.
 """
 
 import pickletools
@@ -15,8 +15,9 @@ NAMES = re.compile(r"torch\._utils _rebuild_tensor_v2|collections OrderedDict|to
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NEWTRUE", "NEWFALSE", "NONE"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 KEPT, AGAIN = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
-OTHERS = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "BINUNICODE", "GLOBAL",
-          "TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "REDUCE", "BUILD", "BINPERSID"}
+OTHERS = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "BINUNICODE",
+          "GLOBAL", "TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "REDUCE", "BUILD",
+          "BINPERSID"}
 
 
 def check_program(program: bytes) -> None:
