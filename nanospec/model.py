@@ -61,7 +61,8 @@ def check_sizes(config: Config) -> None:
     for name in sizes + ["head_dim"] * (config.head_dim is not None):
         size = getattr(config, name)
         if type(size) is not int or not 0 < size <= LARGEST:            # a bool is no int here
-            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got {quoted(size)}")
+            raise ValueError(f"{name} must be a whole number from 1 to {LARGEST}, got "
+                             f"{quoted(size)}")
     scaled = [("rope_llama3", value) for value in config.rope_llama3]
     for name, value in [("eps", config.eps), ("rope_theta", config.rope_theta), *scaled]:
         if type(value) not in (int, float) or not 0 < value <= sys.float_info.max:

@@ -18,6 +18,7 @@ KEPT, AGAIN = {"BINPUT", "LONG_BINPUT"}, {"BINGET", "LONG_BINGET"}
 OTHERS = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "BINUNICODE",
           "GLOBAL", "TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "REDUCE", "BUILD",
           "BINPERSID"}
+KNOWN = NUMBERS | TUPLES.keys() | KEPT | AGAIN | OTHERS
 
 
 def check_program(program: bytes) -> None:
@@ -28,7 +29,7 @@ def check_program(program: bytes) -> None:
         raise ValueError(f"its list of tensors has {len(program):,} bytes")
     plain, last, numbers = dict[object, bool](), "", 0
     for step, argument, _ in pickletools.genops(program):
-        if step.name not in NUMBERS | OTHERS | KEPT | AGAIN | TUPLES.keys():
+        if step.name not in KNOWN:
             raise ValueError(f"it does what no checkpoint of ours does: {step.name}")
         if step.name == "GLOBAL" and not NAMES.fullmatch(str(argument)):
             raise ValueError(f"it names {argument}, as no checkpoint of ours does")
