@@ -11,6 +11,7 @@ import pytest
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import questions as asking
 from nanospec.cli.bench import speed
+from nanospec.cli.bench.prompts import CHAT
 from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.bench.questions import ask, ids_of, prompts_within
 from nanospec.errors import RequestError
@@ -150,6 +151,14 @@ def test_answers_of_other_settings_are_refused(asked, writers, tmp_path):
         path.write_text(text)
         with pytest.raises(RequestError, match=words):
             ask(asked, writers, BYTES, 0, settings, path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.plain.jsonl"])
+def test_damaged_answers_are_refused_before_a_model_is_read(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(speed, "read_pair", None)
+    (tmp_path / name).write_text("{}\n")
+    with pytest.raises(RequestError, match=f"{name}, line 1 is no answer of this bench"):
+        speed.run([0.0], ["chain"], gammas=[2], prompts=CHAT, answers=tmp_path / "a.jsonl")
 
 
 SPEED_BENCH = ("coding", "humanities", "math", "multilingual", "qa", "rag", "reasoning", "roleplay", "stem",

@@ -128,6 +128,17 @@ def is_answer(line: dict) -> bool:
             and all(0 < tokens < MOST for tokens in one["new_tokens"] + one["accept_lengths"]))
 
 
+def read_answers(path: Path) -> list[dict]:
+    """The lines of a file of answers, if there is one. RequestError for what is none."""
+    found = []
+    for number, line in parse_lines(path, read_file(path)) if path.exists() else []:
+        if not isinstance(line.get("settings"), dict) or not is_answer(line):
+            raise RequestError(f"{path}, line {number} is no answer of this bench: name another "
+                               "file")
+        found.append(line)
+    return found
+
+
 class Answers:
     """One method's answers, by question_id, and the file that they are kept in, if they are: whole
     after each answer.
@@ -143,12 +154,8 @@ class Answers:
             path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
         self.path, self.settings = path, {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
-        for number, line in (parse_lines(path, read_file(path))
-                             if path and path.exists() else []):
-            others = line.get("settings")
-            if not isinstance(others, dict) or not is_answer(line):
-                raise RequestError(f"{path}, line {number} is no answer of this bench: name "
-                                   "another file")
+        for line in read_answers(path) if path else []:
+            others = line["settings"]
             differ = [f"{key} {one_line(others.get(key))}, here {value}"
                       for key, value in self.settings.items() if others.get(key) != value]
             if differ:
