@@ -10,9 +10,9 @@ from typing import Any
 LONGEST = 240           # characters of another error
 MOST_IDS = 2 ** 24      # of a prompt: a list of more would fill the memory before it is refused
 MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
-SHOWN = Repr()
-SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother, SHOWN.maxlong = 3, 2000, 2000, 2000
-SHOWN.maxlist = SHOWN.maxtuple = SHOWN.maxdict = SHOWN.maxset = SHOWN.maxdeque = 30
+BRIEFLY = Repr()
+BRIEFLY.maxlevel, BRIEFLY.maxstring, BRIEFLY.maxother, BRIEFLY.maxlong = 3, 2000, 2000, 2000
+BRIEFLY.maxlist = BRIEFLY.maxtuple = BRIEFLY.maxdict = BRIEFLY.maxset = BRIEFLY.maxdeque = 30
 SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 
 
@@ -53,7 +53,7 @@ def one_line(error: object, say: Callable = str) -> str:
 
 def quoted(value: object) -> str:
     """A value as an error shows it: three levels of it, for a list may hold a list twice, often."""
-    return one_line(value, SHOWN.repr)
+    return one_line(value, BRIEFLY.repr)
 
 
 def check_numbers(kind: type, **named: Any) -> None:

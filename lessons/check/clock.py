@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 import torch
 
+from nanospec.errors import BRIEFLY
+
 PRINTED = 1_000         # bytes of what they print
 TICK = 0.05             # CPU seconds between two looks at the clock
 PATIENCE = 5            # wall seconds in the learner's code for each CPU second that is allowed
@@ -188,14 +190,14 @@ def differs(before, after) -> bool:
     return before != after if type(before) is dict else False
 
 
-def shown(value) -> str:
-    """An argument as one would type it, short."""
+def shown(value, levels: int = 4) -> str:
+    """An argument as one would type it, short; of what holds others so many levels."""
     if isinstance(value, torch.Tensor):
         value = torch.round(value, decimals=4).tolist() if value.is_floating_point() else value.tolist()
     elif type(value) in (list, tuple):
-        inner = ", ".join(map(shown, value))
+        inner = ", ".join(shown(one, levels - 1) for one in value) if levels else "..."
         return (f"[{inner}]" if type(value) is list else f"({inner})")[:2 * SHOWN]
     elif callable(value) or hasattr(value, "flip"):
         return getattr(value, "__name__", "dice" if hasattr(value, "flip") else "...")
-    text = repr(value)
+    text = BRIEFLY.repr(value)
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."

@@ -134,7 +134,7 @@ def steps_of(step: Any) -> list[dict]:
     if not isinstance(step, dict):
         return []
     inner = next((step[name] for name in INNER if name in step), None)
-    return sum(map(steps_of, inner), []) if isinstance(inner, list) else [step]
+    return [one for part in inner for one in steps_of(part)] if isinstance(inner, list) else [step]
 
 
 def growth_of(step: Mapping) -> float:

@@ -54,6 +54,7 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
+MOST_LAYERS = 2048      # the largest models have some hundred
 LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
@@ -136,7 +137,8 @@ def parse_config(file: GGUFFile) -> Config:
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
     llama3 = parse_scaling(file, size or channels // heads)
-    if not 0 < file.value("{}.block_count") <= len(file.reader.tensors):
+    # The names of all their tensors are made before any is looked for.
+    if not 0 < file.value("{}.block_count") <= min(MOST_LAYERS, len(file.reader.tensors)):
         raise PairError(f"{file.path} does not have the weights of "
                         f"{file.value('{}.block_count')} layers")
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)

@@ -27,6 +27,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.learned import Learned
+from nanospec.methods.draft_models.pruned import Pruned
 from nanospec.model import GPT, Config
 
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
@@ -186,6 +187,8 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
             model = LEARNED[name](**sizes).attach(target)
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
+        if isinstance(model, Pruned) and not model.has_tokens():
+            raise ValueError("its offsets name tokens that are none, or one twice")
         model = model.to(target.device, target.dtype).requires_grad_(False).eval()
         check_weights(model)
         setattr(model, "note", "" if same else OTHER_WEIGHTS.format(path.name))

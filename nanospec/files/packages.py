@@ -19,6 +19,7 @@ from torch import Tensor
 
 from nanospec.errors import TextError
 from nanospec.files.corpus import SKIPPED_FOLDERS, to_ids
+from nanospec.files.paths import read_file
 from nanospec.files.tokenizer_json import AnyTokenizer
 
 # What nanospec needs, but for what has no permissive licence (certifi).
@@ -87,7 +88,10 @@ class Listed:
     """
 
     def __init__(self, path: Path):
-        text = path.read_text(encoding="utf-8")
+        try:
+            text = read_file(path).decode()
+        except UnicodeDecodeError as error:
+            raise TextError(f"{path} is no list of packages: it is no UTF-8") from error
         wanted = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
         if not wanted:
             raise TextError(f"{path} lists no package: its lines are NAME==VERSION")

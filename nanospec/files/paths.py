@@ -80,7 +80,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(file)
         return
     path = path.resolve()                               # a link stays one
-    beside = path.with_suffix(".partial")
+    beside = path.with_suffix(".partial" if path.suffix != ".partial" else ".partial2")
     try:
         with open(beside, "wb") as file:
             write(file)

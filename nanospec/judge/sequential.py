@@ -17,8 +17,8 @@ So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom 
 variation, and not .083.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from threading import Lock, Semaphore, Thread
 from typing import TypeVar
 
 from nanospec.fast.announce import announced
@@ -64,12 +64,36 @@ def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
     """draw of each number, in this order; from `at_once` threads, or from the caller's own. step is
     called after each.
     """
-    def then_step(found: Iterable[T]) -> Iterator[T]:
-        for one in found:
-            step()
-            yield one
-
+    numbers, found, failed = list(numbers), dict[int, T](), list[BaseException]()
     if at_once == 1:
-        return [*then_step(map(draw, numbers))]
-    with ThreadPoolExecutor(at_once) as pool:
-        return [*then_step(pool.map(draw, numbers))]
+        for number in numbers:
+            found[number] = draw(number)
+            step()
+        return [*found.values()]
+    todo, done, lock = iter(numbers), Semaphore(0), Lock()
+
+    def work() -> None:
+        while not failed:
+            with lock:
+                number = next(todo, None)
+            if number is None:
+                return
+            try:
+                found[number] = draw(number)
+            except BaseException as error:              # it is the caller's
+                failed.append(error)
+            done.release()
+
+    # Daemons, and not an executor's: who presses Ctrl-C does not wait for a server that is silent.
+    for _ in range(at_once):
+        Thread(target=work, daemon=True).start()
+    try:
+        for _ in numbers:
+            done.acquire()
+            if failed:
+                raise failed[0]
+            step()
+    except BaseException as error:
+        failed.append(error)                            # the others begin no other
+        raise
+    return [found[number] for number in numbers]

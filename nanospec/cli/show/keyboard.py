@@ -5,6 +5,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from nanospec.errors import RequestError
+
+LONGEST = 1_000_000     # characters of a line
+
 
 def lines(prompt: str) -> Iterator[str]:
     """The lines that are typed after `prompt`, or those of a pipe, without blanks around them; none
@@ -15,9 +19,16 @@ def lines(prompt: str) -> Iterator[str]:
     """
     if hasattr(sys.stdin, "reconfigure"):
         sys.stdin.reconfigure(errors="replace")         # bytes that are no UTF-8
-    found = typed(prompt) if sys.stdin.isatty() else (
-        line if number else line.removeprefix("\ufeff") for number, line in enumerate(sys.stdin))
+    found = typed(prompt) if sys.stdin.isatty() else piped()
     yield from filter(None, map(str.strip, found))
+
+
+def piped() -> Iterator[str]:
+    """RequestError for a line that is longer than any model reads, as /dev/zero's."""
+    for number, line in enumerate(iter(lambda: sys.stdin.readline(LONGEST + 1), "")):
+        if len(line) > LONGEST:
+            raise RequestError(f"a line of more than {LONGEST:,} characters")
+        yield line if number else line.removeprefix("\ufeff")
 
 
 def typed(prompt: str) -> Iterator[str]:

@@ -38,6 +38,11 @@ class Pruned(Learned):
         """(spoken,): the tokens that it can draft, ascending."""
         return self.offsets + torch.arange(len(self.offsets), device=self.offsets.device)
 
+    def has_tokens(self) -> bool:
+        """Whether these are tokens of the vocabulary, each one once."""
+        ids = self.ids.tolist()
+        return ids == sorted({*ids}) and 0 <= ids[0] and ids[-1] < self.vocab_size
+
     def prepare(self, ids: Tensor) -> None:
         """Draft the training text's most frequent tokens. The head begins as the target's."""
         count = ids.bincount(minlength=self.vocab_size)
