@@ -59,7 +59,8 @@ def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smol
     writer.add_head_count(config.heads)
     writer.add_head_count_kv(config.kv_heads)
     writer.add_layer_norm_rms_eps(config.eps)
-    writer.add_rope_freq_base(config.rope_theta)
+    if leave_out != "rope base":
+        writer.add_rope_freq_base(config.rope_theta)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
     writer.add_token_list(PIECES)

@@ -136,7 +136,8 @@ def parse_config(file: GGUFFile) -> Config:
     channels, heads = file.value("{}.embedding_length"), file.of_layers("{}.attention.head_count")
     size = file.value("{}.attention.key_length", None)
     size = None if size and size * heads == channels else size
-    llama3 = parse_scaling(file, size or channels // heads)
+    theta = file.value("{}.rope.freq_base", 10_000.0)
+    llama3 = parse_scaling(file, size or channels // heads, theta)
     # The names of all their tensors are made before any is looked for.
     if not 0 < file.value("{}.block_count") <= min(MOST_LAYERS, len(file.reader.tensors)):
         raise PairError(f"{file.path} does not have the weights of "
@@ -147,11 +148,11 @@ def parse_config(file: GGUFFile) -> Config:
                   file.of_layers("{}.attention.head_count_kv", heads),
                   file.of_layers("{}.feed_forward_length"), tied,
                   file.value("{}.attention.layer_norm_rms_epsilon"),
-                  file.value("{}.rope.freq_base", 10_000.0), llama3, head_dim=size,
+                  theta, llama3, head_dim=size,
                   **KINDS[file.kind])
 
 
-def parse_scaling(file: GGUFFile, head_size: int) -> tuple[float, ...]:
+def parse_scaling(file: GGUFFile, head_size: int, theta: float) -> tuple[float, ...]:
     """Config.rope_llama3 of a file. PairError where it asks for anything else that this GPT does
     not have.
     """
@@ -168,7 +169,7 @@ def parse_scaling(file: GGUFFile, head_size: int) -> tuple[float, ...]:
     if tensor is None:
         return ()
     divisors = [float(divisor) for divisor in np.asarray(tensor.data, dtype=np.float64)]
-    found = llama3_of(divisors, file.value("{}.rope.freq_base", 10_000.0), head_size)
+    found = llama3_of(divisors, theta, head_size)
     if found is None:
         raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with "
                         f"{ROPE_FREQS} that are not Llama 3's")

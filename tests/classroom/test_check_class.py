@@ -77,6 +77,13 @@ def test_nobody_hands_in_nothing_without_a_word(tmp_path, name):
     assert name in "\n".join(handed_in(laid(tmp_path, {f"a/{name}": RIGHT})).notes)
 
 
+def test_three_of_what_was_not_looked_at_are_named_and_the_others_counted(tmp_path):
+    for count, said in (3, "b.zip, c.zip, d.zip"), (5, "b.zip, c.zip, d.zip, and 2 more"):
+        path = laid(tmp_path / str(count), {FILE: "mine"} | {f"{name}.zip": "" for name in "bcdef"[:count]})
+        note, = handed_in(path).notes
+        assert [part.split(":")[0] for part in note.removeprefix("not looked at: ").split(", ")] == said.split(", ")
+
+
 def test_a_folder_for_each_student(tmp_path):
     """Or a zip; what is neither is named, and names are such that no terminal obeys them."""
     laid(tmp_path, {f"ann/{FILE}": "1", f"__MACOSX/ann/._{FILE}": "2", ".DS_Store": "3", "ben.py": "4"})

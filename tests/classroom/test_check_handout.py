@@ -161,8 +161,10 @@ def test_a_file_of_another_variant_is_known(variant):
     assert laid_out != mine
     assert all(catalogue.as_handed_out(text, ENTRIES[11]) for text in (mine, laid_out, b"no Python ("))
     assert catalogue.as_handed_out(b"", ENTRIES[3]) and not catalogue.as_handed_out(b"", ENTRIES[11])
+    bugs = stub(ENTRIES[23].answer).encode()
     variant("winter")
-    assert not catalogue.as_handed_out(mine, ENTRIES[11])
+    assert not catalogue.as_handed_out(mine, ENTRIES[11]) and not catalogue.as_handed_out(bugs, ENTRIES[23])
+    assert catalogue.as_handed_out(stub(ENTRIES[23].answer).encode(), ENTRIES[23])
 
 
 CLASS = """

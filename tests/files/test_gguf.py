@@ -64,6 +64,13 @@ def test_other_patterns(tmp_path, pre):
     _, tokenizer = load_gguf(tmp_path / "a.gguf")
     assert tokenizer.decode(tokenizer.encode(" the 1234!")) == " the 1234!"
     assert tokenizer.begin == ([0] if pre == "llama-bpe" else [])           # llama.cpp's default of each
+    composed, apart = map(tokenizer.encode, ("\u00e9", "e\u0301"))
+    assert (composed == apart) == (pre == "qwen2")                          # Qwen2 composes accents first
+
+
+def test_a_rope_base_that_a_file_leaves_out(tmp_path):
+    write(tmp_path / "a.gguf", leave_out="rope base")
+    assert load_gguf(tmp_path / "a.gguf")[0].config.rope_theta == 10_000
 
 
 def test_a_turn_ends_a_text_too(tmp_path, monkeypatch):
