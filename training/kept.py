@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,8 @@ from nanospec.errors import PairError, TextError
 from nanospec.fast.mixed import mixed
 from nanospec.files.model_file import fingerprint, save_atomically
 from nanospec.files.corpus import HeldOut
+from nanospec.files.paths import fetched
+from nanospec.files.pickled import check_parts
 from nanospec.methods.draft_models.unrolled import predicted
 from nanospec.model import GPT
 from training.learning import Batch, LearnedTraining, Plan
@@ -48,6 +51,8 @@ class Kept:
         """The next part. Its tensors stay on disk until they are read."""
         path = self._path(len(self.parts))
         try:
+            with ZipFile(fetched(path)) as parts:
+                check_parts(parts)
             part = torch.load(path, mmap=True, weights_only=True)
             made_of = part["made_of"]
         except Exception as error:      # there is no list of what torch makes of a stranger's bytes

@@ -33,10 +33,9 @@ from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.settings import GAMMA
-from nanospec.serving.conversation import Conversation
+from nanospec.serving.conversation import CONTEXT, Conversation
 from nanospec.speculate import Round, tokens_of
 
-CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
 ANSWER = 512            # tokens of an answer, or a quarter of the context
 DEFAULTS = {"weights": "smollm2", "draft_model": "gpt", "drafter": None, "gamma": None,
             "remember": 0, "temperature": 0.7, "max_new_tokens": None, "threads": None,

@@ -22,7 +22,7 @@ from nanospec.errors import NanospecError, PairError, check_has, check_model, on
 from nanospec.files.runnable import available, check_weights, ready
 from nanospec.files.eight_bits import rounded, widened
 from nanospec.files.paths import check_claimed, fetched, write_atomically
-from nanospec.files.pickled import check_program
+from nanospec.files.pickled import check_parts
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import AnyTokenizer
 from nanospec.methods.draft_models import LEARNED
@@ -32,7 +32,6 @@ from nanospec.model import GPT, Config
 
 OTHER_WEIGHTS = ("the draft model {} was trained beside other weights of this shape: fewer of its "
                  "tokens may be accepted, and the text is exact all the same")
-MOST_PARTS = 20_000     # of a checkpoint: a tensor each
 LAYER = "layer."        # how the parts of a draft model's DecoderLayer are named
 
 
@@ -98,11 +97,7 @@ def load_saved(path: Path) -> dict:
             if any(entry.compress_type != ZIP_STORED for entry in entries):
                 raise ValueError("its parts are compressed, as torch writes none")
             check_claimed(sum(entry.file_size for entry in entries), size)
-            if len(entries) > MOST_PARTS:
-                raise ValueError(f"it has {len(entries):,} parts")
-            for entry in entries:
-                if entry.filename.endswith(".pkl"):
-                    check_program(parts.read(entry))
+            check_parts(parts)
             damaged = parts.testzip()
         if damaged:
             raise ValueError(f"the checksum of {damaged} is wrong")

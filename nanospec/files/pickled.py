@@ -9,8 +9,10 @@ refused before anything is made.
 
 import pickletools
 import re
+from zipfile import ZipFile
 
 LONGEST = 2 ** 20       # bytes: of 24 layers it has 32,000
+MOST_PARTS = 20_000     # of a checkpoint: a tensor each
 NAMES = re.compile(r"torch\._utils _rebuild_tensor_v2|collections OrderedDict|torch \w+Storage")
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NEWTRUE", "NEWFALSE", "NONE"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -19,6 +21,16 @@ OTHERS = {"PROTO", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "B
           "GLOBAL", "TUPLE", "APPEND", "APPENDS", "SETITEM", "SETITEMS", "REDUCE", "BUILD",
           "BINPERSID"}
 KNOWN = NUMBERS | TUPLES.keys() | KEPT | AGAIN | OTHERS
+
+
+def check_parts(parts: ZipFile) -> None:
+    """ValueError for a checkpoint of more than MOST_PARTS, or with a pickle as below."""
+    entries = parts.infolist()
+    if len(entries) > MOST_PARTS:
+        raise ValueError(f"it has {len(entries):,} parts")
+    for entry in entries:
+        if entry.filename.endswith(".pkl"):
+            check_program(parts.read(entry))
 
 
 def check_program(program: bytes) -> None:

@@ -28,13 +28,16 @@ from nanospec.probs import Sampling
 from nanospec.speculate import Round, one_round, repeated, verify
 from nanospec.text import Text
 
+CONTEXT = 8192          # tokens of a conversation, where the user asks for no other number
+
 
 class Conversation:
     """ids: all tokens so far, of both sides. read: how many the target read in the last `reply`,
     before it wrote.
 
     target: wrapped already where the drafter needs that. drafter: for this conversation alone.
-    context: the most tokens of both sides together; by default as many as the target can read.
+    context: the most tokens of both sides together; by default as many as the target can read, and
+    CONTEXT at most.
     seed: of all turns that have none of their own. dice: decides instead of it.
     """
 
@@ -47,7 +50,7 @@ class Conversation:
                 raise RequestError(f"a conversation has a context of 1 or more, got {context}")
         self.target, self.drafter = target, RecordingDrafter(drafter)
         config = target.config
-        self.context = min(int(context or config.context), config.context)
+        self.context = min(int(context or CONTEXT), config.context)
         self.text = Text([[0]], self.context + drafter.most + 1, config.vocab_size,
                          target.device)
         self.cache = target.new_cache(*self.text.tokens.shape)

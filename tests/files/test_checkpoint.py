@@ -15,6 +15,7 @@ import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line, quoted
 from nanospec.files import paths
+from nanospec.files.paths import write_atomically
 from nanospec.files.model_file import (available, load_learned, load_model, load_saved, save_atomically, save_learned,
                                        save_model)
 from nanospec.files.checkpoint import WEIGHTS, load_pair
@@ -394,6 +395,14 @@ def test_a_file_that_is_called_partial_itself(tmp_path):
     BYTES.save(tmp_path / "ranks.partial")
     assert Tokenizer.load(tmp_path / "ranks.partial").ranks == BYTES.ranks
 
+    def full(file):
+        file.write(b"half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="what was there before still is"):
+        write_atomically(tmp_path / "ranks.partial", full)
+    assert Tokenizer.load(tmp_path / "ranks.partial").ranks == BYTES.ranks and len(list(tmp_path.iterdir())) == 1
+
 
 def test_a_folder_that_is_not_there(tmp_path):
     (tmp_path / "file").write_text("")
@@ -443,3 +452,16 @@ def test_a_byte_that_has_changed_is_refused_or_changes_nothing(tmp_path):
         else:
             assert found["step"] == 7 and all(found["state"][name].equal(what["state"][name]) for name in "ab")
     assert refused
+
+
+@pytest.mark.parametrize("offsets", [[-1, 0, 0], [0, 0, 255], [0, -1, 0], [0, 0, 2 ** 62]])
+def test_a_draft_model_that_drafts_what_is_no_token(folder, offsets):
+    """Its head's outputs are tokens 0, 1, 2, each plus its offset: none below 0, beyond the last, 256, or twice."""
+    target = small()
+    model = small_learned("eagle3", target)
+    save_learned("eagle3", model, folder / "eagle3.pt", target)
+    assert load_learned(folder / "eagle3.pt", target, "eagle3").has_tokens()
+    model.offsets.copy_(torch.tensor(offsets))
+    save_learned("eagle3", model, folder / "eagle3.pt", target)
+    with pytest.raises(PairError, match="its offsets name tokens that are none, or one twice"):
+        load_learned(folder / "eagle3.pt", target, "eagle3")

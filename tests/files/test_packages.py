@@ -1,5 +1,6 @@
 """The sources of packages: which files are read, and what the list of the weights that ship says."""
 
+import os
 import re
 import sys
 from importlib import metadata
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nanospec.errors import TextError
+from nanospec.errors import PairError, TextError
 from nanospec.files import packages
 from nanospec.files.packages import DEPENDENCIES, Listed, read_packages, installed_version, worth_reading
 
@@ -91,4 +92,11 @@ def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
         Listed(path)
     path.write_text("rich\n")
     with pytest.raises(TextError, match="lists no package"):
+        Listed(path)
+    path.write_bytes(b"rich==1\n\xff")
+    with pytest.raises(TextError, match="it is no UTF-8"):
+        Listed(path)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(PairError, match="no plain file"):
         Listed(path)

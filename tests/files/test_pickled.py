@@ -66,7 +66,7 @@ def test_it_is_looked_at_before_anything_is_made(tmp_path, monkeypatch):
     with pytest.raises(PairError, match="stands in two places"):
         load_saved(path)
     torch.save({str(i): torch.zeros(1) for i in range(30)}, path)
-    monkeypatch.setattr("nanospec.files.model_file.MOST_PARTS", 30)
+    monkeypatch.setattr("nanospec.files.pickled.MOST_PARTS", 30)
     with pytest.raises(PairError, match="it has 3[0-9] parts"):
         load_saved(path)
     assert made == []

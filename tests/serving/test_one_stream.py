@@ -4,6 +4,7 @@ seed; and what was left is not taken up again.
 
 import copy
 import pickle
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -15,7 +16,7 @@ from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.index import method_of
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, walk
-from nanospec.serving.conversation import Conversation
+from nanospec.serving.conversation import CONTEXT, Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
@@ -90,6 +91,9 @@ def test_requests_of_a_conversation_that_cannot_be_answered():
             talk.go_back(tokens)
     for asked, right in (None, TARGET.config.context), (7, 7), (2 * TARGET.config.context, TARGET.config.context):
         assert Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=asked).context == right
+    wide = TableModel(3, 8)
+    wide.config = replace(wide.config, context=2 ** 30)         # what a file says, not what is laid out
+    assert Conversation(wide, ModelDrafter(DRAFT_MODEL, 2)).context == CONTEXT == 8192
     with pytest.raises(RequestError, match="context of 1 or more"):
         Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=0)
     with pytest.raises(RequestError, match="the rule must be"):

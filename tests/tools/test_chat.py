@@ -17,6 +17,7 @@ from rich.console import Console
 from nanospec.cli import chat, prepared
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
+from nanospec.errors import RequestError
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
 from nanospec.files.model_file import save_learned
@@ -370,6 +371,16 @@ def test_lines_that_are_typed(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Keyboard())
     monkeypatch.setattr("builtins.input", type_line)
     assert list(keyboard.lines("> ")) == ["one", "two"] and capsys.readouterr().out == "\n\n"
+
+
+def test_a_line_of_a_pipe_has_an_end(monkeypatch):
+    monkeypatch.setattr(keyboard, "LONGEST", 8)
+    for text, found in ("\ufeffone\n\n 123456", ["one", "123456"]), ("one\n123456789", ["one"]):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        typed = keyboard.lines("> ")
+        assert [next(typed) for _ in found] == found
+        with pytest.raises(StopIteration if len(found) == 2 else RequestError):
+            next(typed)
 
 
 def test_ctrl_c_ends_an_answer_and_not_the_conversation(model, monkeypatch, capsys):

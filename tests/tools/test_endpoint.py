@@ -236,6 +236,24 @@ def test_what_is_said_while_one_waits(monkeypatch):
     assert len(stepped) == 500
 
 
+def test_who_waits_for_a_silent_server_can_leave():
+    """An interruption while two wait is heard at once, and no other request begins."""
+    begun, silent = [], threading.Event()
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def draw(number):
+        begun.append(number)
+        return silent.wait(60) if number > 2 else number
+
+    with pytest.raises(KeyboardInterrupt):
+        looking.drawn_by(draw, range(9), 2, interrupted)
+    silent.set()
+    assert len(begun) <= 5                              # three that answer, and two that wait
+    assert looking.drawn_by(lambda number: number ** 2, range(9), 2) == [number ** 2 for number in range(9)]
+
+
 def test_one_answer_that_fails_ends_the_rest(serve, capsys):
     server = serve(lambda body: (500, b"full") if body["seed"] == 20 else completion(body))
     assert run(server, "--at-once", "8", samples=5_000) == 2 and "answered 500" in capsys.readouterr().err
