@@ -133,6 +133,14 @@ def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path):
     assert "ex01_pick.py: packed in a way" in said["bomb.zip"]
 
 
+def test_who_was_not_judged_has_made_no_mistake(tmp_path):
+    everybody = Class(laid(tmp_path, {f"{name}/{FILE}": RIGHT for name in ("ann", "ben", "cid", "dan")}))
+    for name, part, label in (("ann", "busy", "busy"), ("ben", "missing", "missing"), ("cid", "truth", "half-of-it"),
+                              ("dan", "truth", "half-of-it")):
+        everybody.results[name][2] = {"solved": False, "part": part, "label": label}
+    assert everybody.mistakes(2) == {"half-of-it": 2}
+
+
 def test_the_same_but_for_names_remarks_and_annotations():
     entry = EXERCISES[9]
     mine = form(NINE.encode(), entry)

@@ -111,6 +111,8 @@ def test_pairs_are_what_they_were(tmp_path):
         source = find_source(folder)
         assert find_draft_model(source) == (draft_model, "gpt") and find_draft_model(source, "mlp") is None
         assert load_pair(find_source(folder)).draft_model.config.layers == 1
+    write(ours / "other.gguf")                          # whatever else lies beside a pair of ours
+    assert find_source(ours) == Source(ours) and load_pair(ours).draft_model.config.layers == 1
 
 
 def test_a_gguf_file(tmp_path):

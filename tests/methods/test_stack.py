@@ -44,11 +44,11 @@ def test_what_is_reported_is_the_middle_models_distribution(lowest):
     assert wrote == list(generate(TARGET, [3, 1], 60, 0))
 
 
-@pytest.mark.parametrize("lowest", [lambda twin: ModelDrafter(twin, 2), lambda twin: TreeDrafter(twin, [-1, 0, 1])],
-                         ids=["chain", "tree"])
+@pytest.mark.parametrize("lowest", [lambda twin: ModelDrafter(twin, 2), lambda twin: TreeDrafter(twin, [-1, 0, 1]),
+                                    lambda twin: ModelDrafter(twin, 1)], ids=["chain", "tree", "a single token"])
 def test_a_twin_at_the_bottom_is_never_rejected(lowest):
     """The lowest model is what the middle one is: each of its rounds writes 3 tokens, so four take two rounds. It
-    would be rejected if it had missed a token, or kept one that the target has rejected.
+    would be rejected if it had missed a token, or kept one that the target has rejected. (A chain of one: 2 tokens.)
     """
     stack, seen = Stack(GPT_MIDDLE, lowest(small_gpt(11, 2, 6)), 4), 0
     for done in speculate(TARGET, stack, [1, 2, 3], 80, 0.8, seed=3):

@@ -133,6 +133,22 @@ def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
     assert {*NAMES} <= {*OFF} and OFF["top_k"] == (-1, 0)
 
 
+def test_a_dead_server_is_asked_once():
+    """Those that wait for the first answer do not fail one after the other, each after its own timeout."""
+    asked = []
+
+    def post(url, body, timeout):
+        asked.append(timeout)
+        raise ConnectionResetError("it hung up")
+
+    server = Endpoint("http://made.up", PROMPT, 2, {})
+    server.way = SimpleNamespace(post=post, through="")
+    for _ in range(3):
+        with pytest.raises(EndpointError, match="hung up"):
+            server.complete(7)
+    assert len(asked) == 2                              # with the words that turn something off, and without
+
+
 def test_it_finds_out_once_what_is_taken(serve, capsys):
     server = serve(Made(declines=("xtc_probability", "typical_p")))
     assert run(server, "--at-once", "4") == 0

@@ -19,7 +19,7 @@ from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, without_half
-from nanospec.judge.rounding import Read, compared, in_type, read
+from nanospec.judge.rounding import Read, compared, exact_type, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.tools.right_servers import running
@@ -435,3 +435,8 @@ def test_from_the_command_line(tmp_path, capsys):
                     "a.jsonl": "1 prompts, 1 texts in A and 2 in B"}.items():
         status, out, err = run("a.txt", b, "--prompt", "if not name:")
         assert status == 2 and not out and err.count("\n") == 1 and said in err, (b, err)
+
+
+def test_a_type_is_compared_with_a_finer_one():
+    assert {name: exact_type(name) for name in ("float64", "float32", "float16", "bfloat16", "int8")} == {
+        "float64": "float64", "float32": "float64", "float16": "float32", "bfloat16": "float32", "int8": "float32"}
