@@ -295,6 +295,10 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     assert bench.main([*tree, "[-1, 0, 0]"]) == bench.main([*tree, "2"]) == 0           # the same tree
     capsys.readouterr()
     refused([*tree, "[-1, 0, 1]"], "shape [-1, 0, 0], here [-1, 0, 1]", capsys)
+    grown = [*once[:-1], str(tmp_path / "grown.jsonl"), "--drafters", "dynamic-tree", "--shape"]
+    assert bench.main([*grown, '{"size": 3, "width": 2, "depth": 2}']) == 0
+    capsys.readouterr()
+    refused([*grown, '{"size": 4, "width": 2, "depth": 2}'], "of other settings: shape", capsys)
 
 
 @pytest.mark.parametrize("options, words", [
