@@ -94,7 +94,7 @@ RULED = Grammar(torch.tensor([[1, -1, 2], [-1, 0, 2], [3, 1, -1], [-1, -1, 0]]))
 PENALTIES = {"repetition": 1.5, "presence": 0.4, "frequency": 0.7}
 PENALISED = Penalised(TABLE, **PENALTIES), Penalised(DRAFT_MODEL, **PENALTIES)
 TOGETHER = [(0, None, None, None), (0.2, None, None, None), (0.7, 1, None, None), (0.7, None, 0.5, None),
-            (0.7, 3, 0.6, None), (1.3, 3, 0.7, None), (0.7, None, None, 0.3), (1.3, 3, 0.9, 0.5)]
+            (0.7, 3, 0.6, None), (1.3, 3, 0.7, None), (0.7, None, None, 0.2), (1.3, 3, 0.9, 0.6)]
 
 
 def nearly(seed: int, by: float) -> TableModel:

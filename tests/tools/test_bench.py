@@ -239,7 +239,7 @@ def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
     asked = []
     monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: asked.append((its, more)) or CallCosts(
         .25, {m: 1 + m / 8 for m in its[2]}, .5))
-    monkeypatch.setattr(method_options, "measure_accepted", lambda *its, **more: asked.append((its, more)) or [.5])
+    monkeypatch.setattr(method_options, "measure_accepted", lambda *its, **more: asked.append((its[:3], more)) or [.5])
     monkeypatch.setattr(method_options, "best_size", lambda *its: asked.append(its) or ("tree", 1.0))
     for context, new in (200, 96), (40, 37):
         target = small_gpt(11, 3, 1, context=context)
@@ -616,7 +616,7 @@ def test_a_text_is_judged_as_told(told, weights, tmp_path):
                        f"--temperature 0.7 --tokens 600 --text {tmp_path / 'text.txt'}")
     assert calls[:2] == [("read_pair", Source(weights), "cuda:3", "mlp", {}),
                          ("setups_of", *pair[:2], "float16", 5, {})]
-    _, _, _, texts, sampling, most, _ = calls[2]
+    _, _, _, texts, sampling, most, *_ = calls[2]
     assert texts.shape == (2, 256) and "def of(text):" in BYTES.decode(texts[1].tolist())
     assert (sampling.temperature, most) == (.7, 3) and calls[3][3:] == (range(2, 5), 128, {"temperature": .7})
 
