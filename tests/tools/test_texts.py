@@ -379,8 +379,8 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
     with running(Server) as start:
         url = start(answer).url
         status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), url, "--prompts",
-                       str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2"])
-        said = answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}), PROMPTS)
+                       str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2", "--timeout", "3600"])
+        said = answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}, timeout=3600.0), PROMPTS)
     ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in PROMPTS]
     assert said == (ids if names_ids else [*map(TOKENIZER.decode, ids)])
     assert status == 1 and "A BUG in B" in (out := capsys.readouterr().out) and "without its BOS" in out
