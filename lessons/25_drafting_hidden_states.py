@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 import figures
-from kit import along, table, train_layer, windows
+from kit import along, of_target, table, train_layer, windows
 from nanospec.attention import Call
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
@@ -69,20 +69,14 @@ print(f"\nafter {pieces[0]} and after {pieces[1]}: {apart:.2f} apart")
 # ## With and without the token
 #
 # To see how much the token is worth, we first collect hidden states. The target reads `windows` of
-# 128 tokens once, from the middle of training files and of held-out files.
+# 128 tokens once, from the middle of training files and of held-out files. `of_target` (in kit.py)
+# returns its hidden states, and the logarithms of its distributions.
 
 # %%
-@torch.no_grad()
-def of_target(tokens, layers):
-    """Windows -> hidden states of these layers (B, T, layers, C), log-probabilities after each."""
-    logits, hidden = target(tokens, layers=layers)
-    return hidden, logits.log_softmax(-1)
-
-
 train_texts, held_texts = read_texts()
 tokens, held = windows(tokenizer, train_texts, 64), windows(tokenizer, held_texts, 12)
-hidden, p_target = of_target(tokens, [L - 1])
-held_hidden, held_p = of_target(held, [L - 1])
+hidden, p_target = of_target(target, tokens, [L - 1])
+held_hidden, held_p = of_target(target, held, [L - 1])
 print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
 
 # %% [markdown]
@@ -226,7 +220,7 @@ assert fall["EAGLE"][4] < fall["EAGLE"][0] - .02
 # at draft token 5?
 
 # %%
-fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
+fall["prefix, trained longer"] = along(prefix, (held, *of_target(target, held, prefix.layers)))
 show(fall)
 left_at_5 = {name: alphas[4] / alphas[0] for name, alphas in fall.items()}
 assert fall["prefix, trained longer"][0] > fall["EAGLE"][0] + .1

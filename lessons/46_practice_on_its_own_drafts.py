@@ -21,7 +21,7 @@
 import torch
 
 import figures
-from kit import along, table, train_layer, windows
+from kit import along, of_target, table, train_layer, windows
 from nanospec.files import load_pair
 from nanospec.files.corpus import read_texts
 from nanospec.methods.draft_models.eagle3 import Eagle3
@@ -75,17 +75,11 @@ for number, marks in enumerate(grid.tolist()):
 # *Guess first:* which of the two is better at draft token 1, and which one at draft token 5?
 
 # %%
-@torch.no_grad()
-def of_target(tokens, layers):
-    """Windows -> hidden states of these layers (B, T, layers, C), log-probabilities after each."""
-    logits, hidden = target(tokens, layers=layers)
-    return hidden, logits.log_softmax(-1)
-
-
 train_texts, held_texts = read_texts()
 tokens, held = windows(tokenizer, train_texts, 64), windows(tokenizer, held_texts, 12)
 layers = [L // 4, L // 2, L - 1]
-texts, judged = (tokens, *of_target(tokens, layers)), (held, *of_target(held, layers))
+texts = tokens, *of_target(target, tokens, layers)
+judged = held, *of_target(target, held, layers)
 
 
 def new_eagle3(unrolled):
@@ -100,7 +94,7 @@ def new_eagle3(unrolled):
 fall = {}
 for name, unrolled, training_steps in ("EAGLE-3", 1, 60), ("EAGLE-3, unrolled", 3, 60):
     fall[name] = along(train_layer(new_eagle3(unrolled), texts, training_steps), judged)
-fall["prefix, trained longer"] = along(prefix, (held, *of_target(held, prefix.layers)))
+fall["prefix, trained longer"] = along(prefix, (held, *of_target(target, held, prefix.layers)))
 table(["alpha at draft token", "1", "2", "3", "4", "5", "left at 5"], [
     [name, *(f"{a:.3f}" for a in alphas), f"{alphas[4] / alphas[0]:.0%}"]
     for name, alphas in fall.items()])

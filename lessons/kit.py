@@ -94,6 +94,13 @@ def read(target, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return before_tokens(hidden), logits.softmax(-1)                # zeros before the first token
 
 
+@torch.no_grad()
+def of_target(target, tokens: torch.Tensor, layers: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """-> the hidden states of these layers (B, T, layers, C), the log-probabilities after each token (B, T, V)."""
+    logits, hidden = target(tokens, layers=layers)
+    return hidden, logits.log_softmax(-1)
+
+
 def learn_and_test(target, tokenizer, count: int) -> tuple[tuple, tuple]:
     """The texts of *What the target knows ahead*: `count` pieces to learn from, and six held-out ones to measure with.
     Of both: (tokens, *read(target, tokens)).

@@ -11,7 +11,8 @@ LONGEST = 240           # characters of another error
 MOST_IDS = 2 ** 24      # of a prompt: a list of more would fill the memory before it is refused
 MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
 BRIEFLY = Repr()
-BRIEFLY.maxlevel, BRIEFLY.maxstring, BRIEFLY.maxother, BRIEFLY.maxlong = 3, 2000, 2000, 2000
+BRIEFLY.repr_instance = lambda x, level: repr(x)        # type: ignore[method-assign]
+BRIEFLY.maxlevel, BRIEFLY.maxstring, BRIEFLY.maxlong = 3, 2000, 2000
 BRIEFLY.maxlist = BRIEFLY.maxtuple = BRIEFLY.maxdict = BRIEFLY.maxset = BRIEFLY.maxdeque = 30
 SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
 

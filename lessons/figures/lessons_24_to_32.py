@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-
 from .picture import AMBER, BLUE, FAINT, GREEN, INK, MARK, RED, along_the_draft, bars, blank, save
 
 

@@ -105,11 +105,10 @@ class Chat:
                            TURNS if args.measure else FEW, **self.sampling)
         method = method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
         self.method, made = method.name, method.make()
-        context = min(args.context or CONTEXT, pair.target.config.context)
         self.seed = args.seed or 0
         gate = NeverSlower(made) if args.seed is None else made
-        self.talk = Conversation(pair.target, gate, context)
-        self.most = args.max_new_tokens or max(1, min(ANSWER, context // 4))
+        self.talk = Conversation(pair.target, gate, args.context)
+        self.most = args.max_new_tokens or max(1, min(ANSWER, self.talk.context // 4))
         self.turn = 0
         self.begin()
 

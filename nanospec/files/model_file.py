@@ -174,12 +174,13 @@ def load_learned(path: Path, target: GPT, name: str, same_weights: bool = True) 
             raise PairError(f"{path} was trained for another target than the one beside it")
         state, sizes = widened(saved["state"]), saved["sizes"]
         check_sizes_of(state, sizes, target.config)
-        with torch.device("meta"):                      # refused before the weights are made
-            planned = LEARNED[name](**sizes).state_dict().values()
-        check_claimed(sum(weight.numel() for weight in planned),
-                      sum(weight.numel() for weight in state.values()))
-        with torch.device("cpu"):
+        with torch.device("meta"):                      # it has no weights yet
             model = LEARNED[name](**sizes).attach(target)
+        wanted, there = (sum(weight.numel() for weight in weights.values())
+                         for weights in (model.state_dict(), state))
+        if wanted > there:                              # refused before they are made
+            raise ValueError(f"it has {there:,} weights, and its sizes are those of {wanted:,}")
+        model.to_empty(device="cpu")
         names = {name.removeprefix(LAYER): name for name in model.state_dict()}
         model.load_state_dict({names[name]: tensor for name, tensor in state.items()})
         if isinstance(model, Pruned) and not model.has_tokens():

@@ -70,7 +70,7 @@ def memory() -> int:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """`write(file)` says what goes into the file at `path`. Killed or out of space at any moment,
     the file that was there is still there. What a killed run has left beside it, of the same name
-    but for .partial, is written over.
+    and .partial, is written over.
 
     OSError when it cannot be written. One writer at a time.
     """
@@ -80,7 +80,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
             write(file)
         return
     path = path.resolve()                               # a link stays one
-    beside = path.with_suffix(".partial" if path.suffix != ".partial" else ".partial2")
+    beside = path.with_name(path.name + ".partial")
     try:
         with open(beside, "wb") as file:
             write(file)

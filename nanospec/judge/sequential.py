@@ -64,12 +64,13 @@ def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
     """draw of each number, in this order; from `at_once` threads, or from the caller's own. step is
     called after each.
     """
-    numbers, found, failed = list(numbers), dict[int, T](), list[BaseException]()
     if at_once == 1:
+        drawn = []
         for number in numbers:
-            found[number] = draw(number)
+            drawn.append(draw(number))
             step()
-        return [*found.values()]
+        return drawn
+    numbers, found, failed = list(numbers), dict[int, T](), list[BaseException]()
     todo, done, lock = iter(numbers), Semaphore(0), Lock()
 
     def work() -> None:

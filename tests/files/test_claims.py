@@ -77,9 +77,10 @@ def test_a_checkpoint_that_would_become_larger(tmp_path):
             small.writestr(entry.filename, whole.read(entry))
     with pytest.raises(PairError, match="compressed"):
         load_model(path)
-    for state in ({"embedding.weight": torch.zeros(1).expand(2 ** 20, 2 ** 20)},
-                  {str(i): one for i in range(1000)}):
-        with pytest.raises(PairError, match="says that it holds|one thing stands in two places"):
+    for state, words in (({"embedding.weight": torch.zeros(1).expand(2 ** 20, 2 ** 20)}, "says that it holds"),
+                         ({str(i): one[:] for i in range(1000)}, "says that it holds"),
+                         ({str(i): one for i in range(1000)}, "one thing stands in two places")):
+        with pytest.raises(PairError, match=words):
             load_model(changed(path, state=state))
     inner: list = []
     inner.append(inner)

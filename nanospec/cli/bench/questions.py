@@ -128,6 +128,14 @@ def is_answer(line: dict) -> bool:
             and all(0 < tokens < MOST for tokens in one["new_tokens"] + one["accept_lengths"]))
 
 
+def kept_in(path: Path, method: str) -> Path:
+    """The file of a method's answers: `path` of ours; the name of another stands before its suffix.
+    """
+    words = method.replace(",", "").split()
+    ours = words[0] not in ("plain", "transformers")
+    return path if ours else path.with_suffix(f".{'-'.join(words)}{path.suffix}")
+
+
 def read_answers(path: Path) -> list[dict]:
     """The lines of a file of answers, if there is one. RequestError for what is none."""
     found = []
@@ -143,23 +151,20 @@ class Answers:
     """One method's answers, by question_id, and the file that they are kept in, if they are: whole
     after each answer.
 
-    settings: all that an answer and its time depend on. path: the file for a method of ours; those
-    of plain decoding and of transformers have their names before its suffix. RequestError if the
+    settings: all that an answer and its time depend on. path: as for `kept_in`. RequestError if the
     file has answers of other settings.
     """
 
     def __init__(self, method: str, settings: Mapping[str, Any], path: Path | None = None):
-        words = method.replace(",", "").split()
-        if path and words[0] in ("plain", "transformers"):
-            path = path.with_suffix(f".{'-'.join(words)}{path.suffix}")
-        self.path, self.settings = path, {"method": method, **settings}
+        self.path, self.settings = path and kept_in(path, method), {"method": method, **settings}
         self.found: dict[int | str, dict] = {}
-        for line in read_answers(path) if path else []:
+        for line in read_answers(self.path) if self.path else []:
             others = line["settings"]
             differ = [f"{key} {one_line(others.get(key))}, here {value}"
                       for key, value in self.settings.items() if others.get(key) != value]
             if differ:
-                raise RequestError(f"{path} has answers of other settings: {'; '.join(differ)}")
+                raise RequestError(f"{self.path} has answers of other settings: "
+                                   f"{'; '.join(differ)}")
             self.found[line["question_id"]] = line
 
     def add(self, question: Question, choice: dict) -> None:

@@ -21,7 +21,7 @@ from nanospec.cli.quantities import gain_of, per_second, waits_of
 from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter
-from nanospec.errors import SEEDS, check_request
+from nanospec.errors import SEEDS, check_request, check_sampling
 from nanospec.fast.autotune import autotune
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import median_seconds
@@ -65,6 +65,7 @@ def run(rows: Sequence[int] = (1, 4, 16), rate: float = 0.0,
     pair = read_pair(source, device, draft_model)
     most = longest_chain(pair.draft_model, MOST)
     prompts = held_out_prompts(pair, max(FEWEST, 2 * max(rows)))
+    check_sampling(temperature, None, None, None)
     check_request(pair.target, prompts[0], max(max_new_tokens, (STEPS + 2) * (most + 1)),
                   seed, max([most] + [gamma] * (set(named) != {"by-load"})))
     settings = {"max_new_tokens": max_new_tokens, "temperature": temperature}

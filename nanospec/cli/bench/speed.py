@@ -85,8 +85,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     several = max(map(len, (temperatures, draft_models, rules, named))) > 1
     if answers and (several or by_gamma and len(gammas) > 1):
         raise RequestError("--answers is for one method, of one gamma, at one temperature")
-    for kept in (answers, answers.with_suffix(f".plain{answers.suffix}")) if answers else ():
-        questions.read_answers(kept)                    # refused before anything is measured
+    if answers:                                         # refused before anything is measured
+        for method in named[0], "plain":
+            questions.read_answers(questions.kept_in(answers, method))
     given = topology_of(shape)
     pairs = {name: read_pair(source, device, name) for name in draft_models}
     texts, what = prompts_of(pairs[draft_models[0]], asked or str(prompts), max_new_tokens)

@@ -21,9 +21,9 @@ that reads the next token too, which is what a draft model needs:
     the model's own output head of h'_i  =  logits of x_(i+1)
 
 Target and layer share the embedding and the output head. There they learn together, both from the
-text. Here the layer is trained for a finished target, as any draft
-model: at equal steps its first draft token was then accepted .896 of the time instead of .768, in
-small targets. To draft further it reads its own h', as EAGLE does.
+text. Here the layer is trained for a finished target, as any draft model: at equal steps its first
+draft token was then accepted .896 of the time instead of .768, in small targets. To draft further
+it reads its own h', as EAGLE does.
 
 Left out: noise on the hidden states while EAGLE is trained; more than one layer of MTP's.
 """
