@@ -398,8 +398,8 @@ def finished(tmp_path_factory):
     """A folder with a pair that the command has made, over what a killed run has left there."""
     torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("finished")
-    (out / "target.partial").write_bytes(b"PK")
-    (out / "ranks.partial").write_bytes(b"aa")
+    (out / "target.pt.partial").write_bytes(b"PK")
+    (out / "ranks.tiktoken.partial").write_bytes(b"aa")
     assert command("--out", out, *STEPS) == 0
     return out
 
