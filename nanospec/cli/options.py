@@ -17,7 +17,7 @@ import torch
 
 from nanospec.errors import MOST_NODES, SEEDS, DeviceError, one_line
 from nanospec.files.checkpoint import WEIGHTS
-from nanospec.files.paths import read_file
+from nanospec.files.paths import TABLE, read_file
 from nanospec.files.runnable import available
 from nanospec.files.sources import PACKAGED, can_be_a_name
 from nanospec.methods.draft_models import LEARNED
@@ -54,7 +54,7 @@ def tree(text: str) -> int | list[int] | dict[str, int]:
     """How many children, a topology, or how a tree is grown."""
     if text.strip().isdigit():
         return GAMMA(text)
-    found = json.loads(read_file(text) if text.endswith(".json") else text)
+    found = json.loads(read_file(text, TABLE) if text.endswith(".json") else text)
     if isinstance(found, dict):
         return grown_by(found)
     return published(found if isinstance(found, list) else [])

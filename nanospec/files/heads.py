@@ -2,13 +2,13 @@
 read their target's hidden states. They are known, so that they can be refused by name.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from nanospec.errors import PairError
-from nanospec.files.paths import MOST, fetched, read_json
+from nanospec.files.paths import read_json
+from nanospec.files.safetensors_files import read_header
 
 # Names in draft models of others that read hidden states, and in no Llama.
 OF_A_HEAD = re.compile(r"(model\.)?(fc\.|d2t|t2d|midlayer\.|medusa|\d+\.|layers\.0\.hidden_norm)")
@@ -38,15 +38,3 @@ def of_a_head(config: Any) -> bool:
     return bool(config.keys() & {"speculators_model_type", "speculators_config", "eagle_config",
                                  "draft_vocab_size", "medusa_num_heads"}
                 or re.search("eagle|medusa|hydra|speculator|dflash|draftmodel|mtp", names))
-
-
-def read_header(path: Path) -> dict:
-    """What a safetensors file says before its numbers; {} where that is no table."""
-    with open(fetched(path), "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        head = file.read(length) if length < MOST else b""
-    try:
-        table = json.loads(head)
-    except (ValueError, RecursionError):
-        table = None
-    return table if isinstance(table, dict) else {}

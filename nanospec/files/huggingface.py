@@ -9,7 +9,6 @@ JSON and numbers are read; nothing in a folder is executed.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from torch import Tensor
 
 from nanospec.errors import PairError, one_line
 from nanospec.files.extra import extra
-from nanospec.files.paths import fetched, read_file, read_json, write_atomically, write_json
+from nanospec.files.paths import TABLE, read_file, write_atomically, write_json
 from nanospec.files.runnable import available, ready
+from nanospec.files.safetensors_files import read_tensors
 from nanospec.model import GPT, Config
 
 # Each architecture, and which switches of a Config make it.
@@ -28,7 +28,6 @@ KINDS: dict[str, dict] = {"llama": {}, "qwen2": {"qkv_bias": True}, "qwen3": {"q
 # What transformers fills in where config.json says nothing would be another number than ours.
 MUST_SAY = {"qwen2": ("num_key_value_heads", "rope_theta"),
             "qwen3": ("num_key_value_heads", "rope_theta", "head_dim")}
-DTYPES = {torch.float64, torch.float32, torch.float16, torch.bfloat16}
 # What config.json may say of things that this GPT does not have. It may always say nothing, or
 # null.
 ONLY: dict[str, list] = {
@@ -45,13 +44,12 @@ ROTARY = ("rope_parameters", "rope_scaling")
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 BUFFER = ".rotary_emb.inv_freq"         # in older files; it follows from the config and is not read
 BACKBONE, EMBEDDING, HEAD = "model.", "model.embed_tokens.weight", "lm_head.weight"
-INDEX = "model.safetensors.index.json"      # which tensor is in which file, where there are several
 
 
 def read_config(path: Path) -> Config:
     """config.json -> Config. FileNotFoundError; PairError where it asks for what is not here."""
     try:
-        sizes = json.loads(read_file(path))
+        sizes = json.loads(read_file(path, TABLE))
         tables = [sizes] + [sizes[name] for name in ROTARY if sizes.get(name) is not None]
         unsupported = unknown(tables)
         if unsupported:
@@ -153,51 +151,6 @@ def as_named(tensors: dict[str, Tensor], tied: bool) -> None:
             tensors[BACKBONE + name] = tensors.pop(name)
     if tied and HEAD in tensors and EMBEDDING not in tensors:
         tensors[EMBEDDING] = tensors.pop(HEAD)
-
-
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """The tensors of the files that the index of `folder` names, or of all *.safetensors in it.
-
-    FileNotFoundError where one of the index is not there. PairError if there is none, or one is in
-    two files.
-    """
-    paths = sorted(folder.glob("*.safetensors"))
-    if (folder / INDEX).exists():
-        named = read_json(folder / INDEX).get("weight_map")
-        if not isinstance(named, dict) or not all(isinstance(file, str) for file in named.values()):
-            raise PairError(f"{folder / INDEX} is no index of safetensors files: no weight_map")
-        paths = [folder / file for file in sorted({*named.values()}) if Path(file).name == file]
-    found: dict[str, Tensor] = {}
-    for path in paths:
-        tensors = read_safetensors(path)
-        twice = found.keys() & tensors.keys()
-        if twice:
-            raise PairError(f"{path}: {one_line(min(twice))} is in another file of this folder too")
-        found |= tensors
-    if not found:
-        others = sorted(path.name for path in folder.glob("*.bin"))
-        why = f"; {one_line(', '.join(others))} may hold code, and is not read" if others else ""
-        raise PairError(f"{folder} has no weights: no tensor in any *.safetensors{why}")
-    return found
-
-
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """{name: tensor}. FileNotFoundError; PairError if it is not whole, or not of floats."""
-    safetensors = extra("safetensors")
-    try:
-        os.fsencode(path).decode()
-    except UnicodeDecodeError as error:
-        raise PairError(f"{path}: safetensors opens no file whose path is not UTF-8") from error
-    try:
-        found = extra("safetensors.torch").load_file(fetched(path))
-    except safetensors.SafetensorError as error:
-        raise PairError(f"{path} is cut short, or is no safetensors file: "
-                        f"{one_line(error)}") from error
-    for name, tensor in found.items():
-        if tensor.dtype not in DTYPES:
-            raise PairError(f"{path} is no safetensors file of floats: {one_line(name)} is "
-                            f"{tensor.dtype}; quantised weights are not read")
-    return found
 
 
 def names(config: Config) -> Iterator[tuple[str, dict[str, tuple[int, ...]]]]:

@@ -46,9 +46,9 @@ def fetched(path: Any, most: int | None = None) -> Path:
     return path
 
 
-def read_file(path: Any) -> bytes:
+def read_file(path: Any, most: int = MOST) -> bytes:
     """What a file holds that is no weights. As `fetched`."""
-    return fetched(path, MOST).read_bytes()
+    return fetched(path, most).read_bytes()
 
 
 def check_claimed(claimed: int, size: int) -> None:
@@ -111,7 +111,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
 
 def read_json(path: Path) -> dict:
     """What a file of JSON says, {} if it is not there. PairError if that is no table."""
-    data = fetched(path, TABLE).read_bytes() if path.exists() else b"{}"
+    data = read_file(path, TABLE) if path.exists() else b"{}"
     try:
         table = json.loads(data)
         if not isinstance(table, dict):

@@ -40,12 +40,14 @@ class Options:
         if any(m not in v for m in calls):
             raise RequestError(f"the costs of calls on 2 to {self.gamma + 1} tokens are needed, "
                                f"got {sorted(v)}")
+        check_formula(c=c, **{f"v({m})": v[m] for m in calls})
+        if not all(v[m] > 0 for m in calls):
+            raise RequestError(f"a call takes time: every v(m) must be above 0, got {quoted(v)}")
         return c, {m: v[m] for m in calls}
 
     def seconds(self) -> Callable[[int, int], float]:
         """(rows, gamma) -> a round's, in target steps; of any number of texts as of one."""
         c, v = self.measured()
-        check_formula(c=c)
         return partial(steps_of_round, c, v)
 
 

@@ -13,7 +13,9 @@ from nanospec.cli.bench.command import main as bench
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.transformers import write_folders, their_dtype, their_writers
 from nanospec.errors import PairError
-from nanospec.files.huggingface import load_folder, read_config, read_safetensors, save_folder, taken_apart
+from nanospec.files import safetensors_files
+from nanospec.files.huggingface import load_folder, read_config, save_folder, taken_apart
+from nanospec.files.safetensors_files import read_safetensors
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
@@ -409,6 +411,16 @@ def test_a_file_that_is_no_safetensors(tmp_path, header, size):
     """Tensors that lie over another, behind the end, before the beginning, with gaps or rests; sizes that are none."""
     put(tmp_path / "x.safetensors", header if isinstance(header, str) else json.dumps(header), bytes(size))
     refused(read_safetensors, tmp_path / "x.safetensors", words="no safetensors file")
+
+
+def test_a_header_that_is_longer_than_any(tmp_path, monkeypatch):
+    """safetensors would make objects of it, in twenty times the memory."""
+    monkeypatch.setattr(safetensors_files, "TABLE", 70)
+    put(tmp_path / "x.safetensors", json.dumps({"a": A}), bytes(8))
+    put(tmp_path / "x.safetensors", f"{json.dumps({'a': A}):70}", bytes(8))
+    assert read_safetensors(tmp_path / "x.safetensors")["a"].shape == (2, 1)
+    put(tmp_path / "x.safetensors", f"{json.dumps({'a': A}):71}", bytes(8))
+    refused(read_safetensors, tmp_path / "x.safetensors", words="in 71 bytes what it holds, and at most 70 are read")
 
 
 def test_in_any_order_the_same_tensors(tmp_path):

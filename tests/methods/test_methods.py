@@ -76,7 +76,10 @@ COSTS = 0.1, {2: 1.1, 3: 1.2, 5: 1.4, 9: 1.6}
       for name, entry in DRAFTERS.items() if entry.takes == "gamma"],
     (("tree",), {"topology": [0]}, "topology"), (("independent",), {"topology": [-1]}, "at least 1"),
     (("goodput",), {"gamma": 4, "costs": COSTS}, r"calls on 2 to 5 tokens are needed, got \[2, 3, 5, 9\]"),
-    (("goodput",), {"gamma": 100, "costs": (0.1, {m: 1.0 for m in range(2, 65)})}, "2 to 101 tokens are needed")],
+    (("goodput",), {"gamma": 100, "costs": (0.1, {m: 1.0 for m in range(2, 65)})}, "2 to 101 tokens are needed"),
+    *[((name,), {"gamma": 2, "costs": costs}, words) for name in ("goodput", "by-load", "hybrid") for costs, words in (
+        ((0.1, {2: 1.0, 3: 0.0}), "a call takes time"), ((0.1, {2: -1.0, 3: 1.2}), r"v\(2\) must be 0 or more"),
+        ((-0.1, {2: 1.0, 3: 1.2}), "c must be 0 or more"), ((0.1, {2: "1", 3: 1.2}), r"v\(2\) must be a"))]],
     ids=lambda value: str(value)[:40])
 def test_what_cannot_be_made_is_refused_at_once(name, setting, words):
     with pytest.raises(RequestError, match=words):
