@@ -17,7 +17,7 @@ READING ORDER
     attention   what a call of the model tells its layers
     model       the GPT
     proof/walk  how we know: every outcome of every decision, tried by the code that ships
-errors says what is refused. It and the first eleven are the core: they import torch and themselves.
+errors says what is refused. It and the first eleven are the core, and import torch and one another.
 The folders beside the core, its rooms, add to it; `methods/index.py` has all methods by name.
 
 SHAPES, one alphabet everywhere

@@ -1,6 +1,6 @@
 """Attention of one forward call: which slots its tokens are written to, and which they may see.
 
-A model's layers do the rest (model.py). The cache, which outlives the call, knows none of this.
+A model's layers do the rest (model.py). The cache, which outlives the call, keeps none of this.
 """
 
 from dataclasses import dataclass

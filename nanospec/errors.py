@@ -1,8 +1,10 @@
 """What can be refused: errors by type, and the checks that raise them before any work is done."""
 
 import math
+import sys
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
+from itertools import islice
 from numbers import Integral, Real
 from reprlib import Repr
 from typing import Any
@@ -10,8 +12,9 @@ from typing import Any
 LONGEST = 240           # characters of another error
 MOST_IDS = 2 ** 24      # of a prompt: a list of more would fill the memory before it is refused
 MOST_NODES = 4096       # of a draft; more would need masks of gigabytes
-BRIEFLY = Repr()
+BRIEFLY = Repr()        # a learner's answers, too, are shown so
 BRIEFLY.repr_instance = lambda x, level: repr(x)        # type: ignore[method-assign]
+BRIEFLY.repr_OrderedDict = BRIEFLY.repr_dict           # type: ignore[attr-defined]
 BRIEFLY.maxlevel, BRIEFLY.maxstring, BRIEFLY.maxlong = 3, 2000, 2000
 BRIEFLY.maxlist = BRIEFLY.maxtuple = BRIEFLY.maxdict = BRIEFLY.maxset = BRIEFLY.maxdeque = 30
 SEEDS = 2 ** 32         # torch's generator on a CPU uses 32 bits: 0 and SEEDS would be one seed
@@ -67,9 +70,10 @@ def check_numbers(kind: type, **named: Any) -> None:
 
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
-    short = isinstance(ids, kind) and not isinstance(ids, str) and len(ids) <= MOST_IDS
-    found = list(ids) if short else [None]
-    if not all(isinstance(token, Integral) for token in found):
+    listed = isinstance(ids, kind) and not isinstance(ids, str)
+    if listed and next(islice(ids, MOST_IDS, None), None) is not None:
+        raise RequestError(f"{name} has more than {MOST_IDS:,} tokens")
+    if not listed or not all(isinstance(token, Integral) for token in ids):
         raise RequestError(f"{name} must be a list of token ids, got {quoted(ids)}")
 
 
@@ -92,7 +96,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None,
     check_numbers(Integral, top_k=1 if top_k is None else top_k)
     if not isinstance(temperature, int | Fraction):         # a long double of numpy's, too
         temperature = float(temperature)
-    if not 0 <= temperature < Fraction(2 ** 1024):          # numpy would make a small float of it
+    if not 0 <= temperature <= sys.float_info.max:
         raise RequestError(f"temperature must be 0 or more, got {quoted(temperature)}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {quoted(top_k)}")

@@ -35,7 +35,7 @@ def plain_step(target: LanguageModel, cache: Cache, text: Text,
 
 @torch.inference_mode()
 def generate(target: LanguageModel, ids: Sequence[int], max_new_tokens: int = 128,
-             temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+             temperature: float = 1.0, *, top_k: int | None = None, top_p: float | None = None,
              min_p: float | None = None, seed: int = 0, stop: Sequence[int] = (),
              dice: Dice | None = None, compiler: Callable | None = None,
              **others: Any) -> Iterator[int]:

@@ -173,7 +173,7 @@ def repeated(run: Callable, drafter: Drafter, dice: Dice, length: int, max_new_t
 
 @torch.inference_mode()
 def speculate(target: LanguageModel, drafter: Drafter, ids: Sequence[int],
-              max_new_tokens: int = 128, temperature: float = 1.0, top_k: int | None = None,
+              max_new_tokens: int = 128, temperature: float = 1.0, *, top_k: int | None = None,
               top_p: float | None = None, min_p: float | None = None, seed: int = 0,
               stop: Sequence[int] = (), dice: Dice | None = None, rule: Rule | None = None,
               compiler: Callable | None = None, **others: Any) -> Iterator[Round]:

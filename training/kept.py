@@ -52,7 +52,7 @@ class Kept:
         path = self._path(len(self.parts))
         try:
             with ZipFile(fetched(path)) as parts:
-                check_parts(parts)
+                check_parts(parts, path.stat().st_size)
             part = torch.load(path, mmap=True, weights_only=True)
             made_of = part["made_of"]
         except Exception as error:      # there is no list of what torch makes of a stranger's bytes

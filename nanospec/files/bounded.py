@@ -114,19 +114,20 @@ class Process:
     def __init__(self) -> None:
         self.lock, self.owner = threading.Lock(), 0
         self.running: Any = None
-        self.of_thread = threading.local()              # took: seconds of its last answer
         atexit.register(self.end)
 
     def ask_all(self, tasks: list[dict]) -> Iterator[dict]:
         """Its answers to tasks that have SECONDS in all, and each one second at least."""
         left = float(SECONDS)
         for task in tasks:
-            yield self.ask(task, left)
-            left = max(1.0, left - self.of_thread.took)
+            answer, took = self.ask(task, left)
+            yield answer
+            left = max(1.0, left - took)
 
-    def ask(self, task: dict, seconds: float | None = None) -> dict:
-        """Its answer; {"ended"}, with the reason, where it takes too long or too much."""
-        self.of_thread.took = 0.0
+    def ask(self, task: dict, seconds: float) -> tuple[dict, float]:
+        """Its answer, and how long it took; {"ended"}, with the reason, where it takes too long or
+        too much.
+        """
         with self.lock:
             try:
                 if self.owner != os.getpid() or self.running is None:   # a fork has none
@@ -134,17 +135,18 @@ class Process:
                 self.running.stdin.write(json.dumps(task, default=str) + "\n")
                 self.running.stdin.flush()
                 begun = perf_counter()
-                answer = self.read(SECONDS if seconds is None else seconds)
-                self.of_thread.took = perf_counter() - begun
+                answer = self.read(seconds)
+                took = perf_counter() - begun
             except BaseException as error:              # an interruption too
                 self.end()
                 if isinstance(error, OSError):
-                    return {"ended": "its process has ended"}
+                    return {"ended": "its process has ended"}, 0.0
                 raise
             if not answer:
                 self.end()
-                return {"ended": f"it takes more than {SECONDS} seconds, or too much memory"}
-            return json.loads(answer)
+                why = f"it takes more than {seconds:.3g} seconds, or too much memory"
+                return {"ended": why}, took
+            return json.loads(answer), took
 
     def start(self) -> None:
         self.owner = os.getpid()

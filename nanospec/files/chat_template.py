@@ -47,7 +47,7 @@ class ChatTemplate:
                 for message in messages):
             raise RequestError('messages are a list of {"role": ..., "content": ...}, both texts, '
                                f"got {quoted(messages)}")
-        found = PROCESS.ask(task(self.source, self.special, [*map(dict, messages)], answer))
+        found, = PROCESS.ask_all([task(self.source, self.special, [*map(dict, messages)], answer)])
         if "text" not in found:
             raise RequestError("the model's chat template does not take this: "
                                f"{one_line(*found.values())}")

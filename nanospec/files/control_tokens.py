@@ -133,8 +133,8 @@ def steps_of(step: Any) -> list[dict]:
     """One after the other."""
     if not isinstance(step, dict):
         return []
-    inner = next((step[name] for name in INNER if name in step), None)
-    return [one for part in inner for one in steps_of(part)] if isinstance(inner, list) else [step]
+    inner = [step[name] for name in INNER if isinstance(step.get(name), list)]
+    return [one for part in sum(inner, []) for one in steps_of(part)] if inner else [step]
 
 
 def growth_of(step: Mapping) -> float:

@@ -39,6 +39,7 @@ def gguf_reader(path: Path) -> Any:
             item, count, at = int(head[0][0]), int(head[1][0]), start + 12
             number = self.gguf_scalar_to_np.get(item)
             if number is not None:
+                self._count(count)
                 values = [self._get(at, number, count)]
                 size = values[0].nbytes
             elif item == types.STRING:

@@ -63,8 +63,8 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_header(path: Path) -> dict:
-    """What a safetensors file says before its numbers; {} where that is no table. FileNotFoundError;
-    PairError for one that is longer than any.
+    """What a safetensors file says before its numbers; {} where that is no table.
+    FileNotFoundError; PairError for one that is longer than any.
     """
     with open(fetched(path), "rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -219,7 +219,7 @@ class Tokenizer:
                 piece, rank = line.split()
                 ranks[base64.b64decode(piece, validate=True)] = int(rank)
                 if len(ranks) == count:
-                    raise PairError(f"{path} cannot be used: a token stands in it twice")
+                    raise ValueError("a token stands in it twice")
         except ValueError as error:
             raise PairError(f"{path} is no tokenizer's file, lines of base64 and a rank: "
                             f"{one_line(error)}") from error

@@ -134,10 +134,11 @@ class Endpoint:
         return choice
 
     def _free(self, name: str) -> bool:
-        return self.settings.get(name) is None
+        """Whether nothing was asked for, or what turns the setting off."""
+        return self.settings.get(name) in (None, *OFF.get(name, ()))
 
     def _ask(self, taken: dict, seed: int, more: dict) -> dict:
-        given = {name: value for name, value in self.settings.items() if value is not None}
+        given = {name: value for name, value in self.settings.items() if not self._free(name)}
         asked = {"prompt": self.prompt, "max_tokens": self.new, "seed": seed, **taken, **given,
                  **({} if self.model is None else {"model": self.model}), **more}
         try:

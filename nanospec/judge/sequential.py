@@ -85,12 +85,13 @@ def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
                 failed.append(error)
             done.release()
 
-    # Daemons, and not an executor's: who presses Ctrl-C does not wait for a server that is silent.
-    for _ in range(at_once):
-        Thread(target=work, daemon=True).start()
     try:
+        # Daemons, and not an executor's: who presses Ctrl-C does not wait for a silent server.
+        for _ in range(at_once):
+            Thread(target=work, daemon=True).start()
         for _ in numbers:
-            done.acquire()
+            while not done.acquire(timeout=0.5):        # on Windows no signal ends a wait
+                pass
             if failed:
                 raise failed[0]
             step()

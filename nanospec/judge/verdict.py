@@ -125,7 +125,7 @@ def judge(sampler: Sampler, target, draft_model=None, ids: Sequence[int] = (0,),
     unit = "total variation" if counted else f"of the tokens moved, in the order of {order}"
     if truth is None:
         return verdict_of(fit, bar, "token by token, its samples fit", unit=unit)
-    with announced("walking every path", at_once=False):
+    with announced(f"walking every path, for at most {seconds:.0f} s", at_once=False):
         exact = walked(sampler, seconds)
     if (exact is not None and distance(exact, truth)[1] > tolerance
             and goodness_of_fit(Counter(drawn), exact).p_value < FALSE_ALARM):

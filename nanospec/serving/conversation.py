@@ -78,7 +78,7 @@ class Conversation:
 
     @torch.inference_mode()
     def reply(self, ids: Sequence[int], max_new_tokens: int = 128, temperature: float = 1.0,
-              top_k: int | None = None, top_p: float | None = None, min_p: float | None = None,
+              *, top_k: int | None = None, top_p: float | None = None, min_p: float | None = None,
               seed: int | None = None, stop: Sequence[int] = (), rule: Rule | None = None,
               **others: Any) -> Iterator[Round]:
         """Append `ids`, and continue, as `speculate`. Yields rounds; their `emitted` are appended
@@ -96,7 +96,8 @@ class Conversation:
                                        drafter.most, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
-                               f"exceed the context of {self.context}")
+                               f"exceed the context of {self.context}: Conversation(..., "
+                               "context=...) makes it longer")
         self.turn = mine = self.turn + 1
         self._read(prompt)
         drafter.read(self.text, [0], drafter.recorded())

@@ -2,6 +2,7 @@
 others of its batch. Trees are in tests/methods/test_tree_draft.py.
 """
 
+from collections import OrderedDict
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,9 @@ from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
 
 GPT = small_gpt(4, 1, 3)
+NESTED = [5]
+for _ in range(40):
+    NESTED = [NESTED, NESTED]           # to be printed whole it would take for ever
 
 
 def chains(*lengths, V=5):
@@ -99,7 +103,7 @@ HUGE = 10 ** 5000       # Python itself refuses to write so many digits down
     lambda: [*generate(GPT, range(10 ** 12), 2)], lambda: [*generate(GPT, [1], 2, stop=range(10 ** 12))],
     lambda: [*generate(GPT, [1], -HUGE)], lambda: [*generate(GPT, HUGE, 2)]])
 def test_a_number_that_cannot_be_shown_is_refused_all_the_same(call):
-    with pytest.raises(RequestError, match="a int|a list of token ids"):
+    with pytest.raises(RequestError, match="a int|a list of token ids|more than 16,777,216 tokens"):
         call()
 
 
@@ -125,6 +129,9 @@ def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, dice=6)), "dice must be Dice, got 6"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, stop=5)), "stop must be a list of token ids"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), "text", 9)), "prompt must be a list of token ids"),
+    (lambda: next(generate(GPT, range(10 ** 30))), "the prompt has more than 16,777,216 tokens"),
+    (lambda: next(generate(GPT, [1], temperature=2 ** 1024 - 1)), "temperature must be 0 or more"),
+    (lambda: next(generate(GPT, [1], temperature=OrderedDict(a=NESTED))), r"number, got \{'a': \[\[\[\.\.\.\], \["),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, temperature="1")), "temperature must be a number, got '1'"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, temperature=10 ** 400)), "temperature must be 0 or more"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, top_k=1.5)), "top_k must be a whole number, got 1.5"),

@@ -47,6 +47,13 @@ def test_a_model_is_opened_in_one_time_for_all_that_its_template_is_asked(monkey
     assert given == [60, 10, 7, 1]                      # the first is its start, and .5 would be left
 
 
+def test_it_is_said_how_long_it_had(monkeypatch):
+    process = bounded.Process()
+    process.start()
+    monkeypatch.setattr(process, "read", lambda seconds: "")
+    assert process.ask({}, 2.5)[0] == {"ended": "it takes more than 2.5 seconds, or too much memory"}
+
+
 def test_threads_ask_in_turn():
     template, found = ChatTemplate("{{ messages[0].content }}", {}), {}
 

@@ -155,6 +155,7 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     ("normalizer", {"type": "Sequence", "normalizers": [{"type": "ByteLevel"}] * 9}),
     ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False,
                                                               "trim_offsets": True, "use_regex": False}] * 9}),
+    ("decoder", {"type": "Sequence", "normalizers": [], "decoders": [DOUBLES] * 12}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
     ("normalizer", {"type": "Replace", "pattern": {"Regex": ""}, "content": "x" * 10_000})])
 def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):

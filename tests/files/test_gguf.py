@@ -305,3 +305,13 @@ def test_it_is_read_as_the_package_reads_it(tmp_path, monkeypatch):
     monkeypatch.setattr(quick_gguf, "MOST_PARTS", len(PIECES))
     with pytest.raises(ValueError, match="more than"):
         quick_gguf.gguf_reader(tmp_path / "a.gguf")
+
+
+def test_each_number_of_a_list_counts(tmp_path, monkeypatch):
+    """It becomes an object of Python's, as a token does."""
+    import gguf
+    write(tmp_path / "a.gguf")
+    read, types = quick_gguf.gguf_reader(tmp_path / "a.gguf").read, gguf.GGUFWriter.add_token_types
+    monkeypatch.setattr(gguf.GGUFWriter, "add_token_types", lambda self, kinds: types(self, kinds + [1] * 50))
+    write(tmp_path / "a.gguf")
+    assert quick_gguf.gguf_reader(tmp_path / "a.gguf").read == read + 50

@@ -14,9 +14,10 @@ from nanospec.files.checkpoint import WEIGHTS
 from nanospec.files.model_file import load_saved
 from nanospec.files.pickled import check_program
 
-BETAS = 0.9, 0.95
-TRAINING = {"state": OrderedDict(a=torch.zeros(2, 3)), "step": 2 ** 40, "rates": [{"betas": BETAS}, {"betas": BETAS}],
-            "rng": torch.zeros(5, dtype=torch.uint8), "last": None, "ended": False, "one": (1,), "none": ()}
+BETAS, SCALING, NUMBERS = (0.9, 0.95), (8.0, 1.0, 4.0, 512), b"K\x01K\x02K\x03"
+TRAINING = {"both": (SCALING, SCALING), "state": OrderedDict(a=torch.zeros(2, 3)), "step": 2 ** 40,
+            "rates": [{"betas": BETAS}, {"betas": BETAS}], "rng": torch.zeros(5, dtype=torch.uint8), "last": None,
+            "ended": False, "one": (1,), "none": ()}
 
 
 def program_of(saved) -> bytes:
@@ -53,7 +54,10 @@ def test_what_ours_do_is_allowed():
     (program_of({"a": twice(1, [torch.zeros(1)])}), "two places"),
     (program_of(torch.zeros(1).to_sparse()), "sparse_tensor"),
     (program_of(torch.zeros(1, device="meta")), "meta_tensor"), (b"\x80\x02]", "pickle exhausted"), (b"", "exhausted"),
-    (pickle.dumps(["x" * 2 ** 20], 2), "has 1,048,")], ids=str)
+    # a tuple that stands twice in one that has numbers behind it: (1, 2, 3) is q0, and q1 is (q0, q0, (1, 2, 3))
+    (NUMBERS + b"\x87q\x00" + b"h\x00" * 2 + NUMBERS + b"\x87\x87q\x01h\x01\x86.", "two places"),
+    (b"(" + NUMBERS + b"tq\x00(h\x00h\x00" + NUMBERS + b"tq\x01h\x01\x86.", "two places"),
+    (NUMBERS + b"(]tq\x00h\x00\x86.", "two places")], ids=str)
 def test_what_else_a_pickle_may_do_is_refused(program, words):
     with pytest.raises(ValueError, match=words):
         check_program(program)
@@ -69,4 +73,26 @@ def test_it_is_looked_at_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr("nanospec.files.pickled.MOST_PARTS", 30)
     with pytest.raises(PairError, match="it has 3[0-9] parts"):
         load_saved(path)
+    torch.save({"x" * 2 ** 20: 1}, path)
+    with pytest.raises(PairError, match="its list of tensors has 1,048,"):
+        load_saved(path)
     assert made == []
+
+
+def test_torch_is_given_no_pickle_that_was_not_looked_at(tmp_path):
+    """torch does not tell .PKL from .pkl, and takes what does not begin as a zip file for a pickle alone."""
+    path, bytes_of_300_mb = tmp_path / "a.pt", b"\x80\x02" + name("builtins", "bytearray") + b"J\x00\xa3\xe1\x11\x85R."
+    with zipfile.ZipFile(path, "w") as parts:
+        parts.writestr("archive/data.PKL", bytes_of_300_mb)
+    with pytest.raises(PairError, match="it names builtins bytearray"):
+        load_saved(path)
+    torch.save({"a": 1}, tmp_path / "b.pt")
+    zipped = (tmp_path / "b.pt").read_bytes()
+    path.write_bytes(bytes_of_300_mb + zipped)
+    with pytest.raises(PairError, match="it does not begin as one"):
+        load_saved(path)
+    with zipfile.ZipFile(path, "w") as parts:
+        parts.comment = b"of which two readers may take two parts for the list"
+        parts.writestr("archive/data.pkl", program_of({"a": 1}))
+    with pytest.raises(PairError, match="or have a comment"):
+        load_saved(path)

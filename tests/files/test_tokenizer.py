@@ -134,7 +134,7 @@ BYTES = {bytes([b]): b for b in range(256)}
     (lines(BYTES)[:-4], "no tokenizer's file"), (lines(dict(list(BYTES.items())[:-1])), "cut short"),
     (lines(BYTES).replace(" 7\n", " 8\n"), "no token has the rank 7"),
     (lines(BYTES).replace(" 7\n", " -7\n"), "altered"),
-    (lines(BYTES) + "AA== 256\n", "twice"),
+    (lines(BYTES) + "AA== 256\n", "no tokenizer's file, lines of base64 and a rank: a token stands in it twice$"),
     (lines({b"th" if piece == b"q" else piece: rank for piece, rank in BYTES.items()}), "the byte 113 has no rank")])
 def test_a_file_that_is_no_tokenizers(tmp_path, text, words):
     """One by one: nothing, words, no base64, too few; ranks that are missing, twice, negative; a byte without a rank.

@@ -51,7 +51,7 @@ def distribution_after(model, context):
 
 
 def processed(probs, asked, context, prompt):
-    """As vLLM: penalties, temperature, top-k, top-p, min-p."""
+    """As SGLang: penalties, temperature, top-k, top-p, min-p. (vLLM takes min-p before top-k.)"""
     logits = [math.log(part) for part in probs]
     for token in {*context}:
         logits[token] *= asked["repetition_penalty"] if logits[token] < 0 else 1 / asked["repetition_penalty"]

@@ -5,6 +5,7 @@ import math
 import random
 import socket
 import threading
+import time
 from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -251,6 +252,30 @@ def test_who_waits_for_a_silent_server_can_leave():
         looking.drawn_by(draw, range(9), 2, interrupted)
     silent.set()
     assert len(begun) <= 5                              # three that answer, and two that wait
+
+
+def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch):
+    begun, started, start = [], [], threading.Thread.start
+
+    def few(thread):
+        started.append(thread)
+        if len(started) == 3:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    def draw(number):
+        begun.append(number)
+        time.sleep(0.01)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    with pytest.raises(RuntimeError, match="new thread"):
+        looking.drawn_by(draw, range(1_000), 9)
+    for thread in started[:2]:
+        thread.join()
+    assert len(begun) < 1_000
+
+
+def test_many_at_once_are_in_order():
     assert looking.drawn_by(lambda number: number ** 2, range(9), 2) == [number ** 2 for number in range(9)]
 
 

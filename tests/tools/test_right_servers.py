@@ -119,7 +119,8 @@ def test_what_turns_nothing_on_is_not_tried(monkeypatch, settings, tried):
 
 def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
     """Every word turns something off, but those that were asked for; a word that is refused is left out, and said."""
-    server = endpoint({"lowest": 0, "declines": ("min_p",), "status": 422}, {"top_p": 0.9}, PROMPT, 2)
+    # The min_p that was asked for is what turns it off.
+    server = endpoint({"lowest": 0, "declines": ("min_p",), "status": 422}, {"top_p": 0.9, "min_p": 0}, PROMPT, 2)
     server.complete(7)
     asked = server.way.asked[-1]
     server.complete(8)

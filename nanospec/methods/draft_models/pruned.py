@@ -41,7 +41,8 @@ class Pruned(Learned):
     def has_tokens(self) -> bool:
         """Whether these are tokens of the vocabulary, each one once."""
         ids = self.ids.tolist()
-        return ids == sorted({*ids}) and 0 <= ids[0] and ids[-1] < self.vocab_size
+        return (self.offsets.dtype == torch.int64 and ids == sorted({*ids}) and 0 <= ids[0]
+                and ids[-1] < self.vocab_size)
 
     def prepare(self, ids: Tensor) -> None:
         """Draft the training text's most frequent tokens. The head begins as the target's."""

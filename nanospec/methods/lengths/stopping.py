@@ -23,7 +23,7 @@ class StoppingRule:
     """Goes on for as long as it may, as the chain of speculate.py. A rule says where it differs.
 
     sure: a number for each draft token of the round so far: the probability that the draft model
-    gave to it, before temperature, top-k and top-p. The q_draft that these settings make tells
+    gave to it, before temperature and cuts. The q_draft that these settings make tells
     less: at temperature 0 it is one-hot.
     looks: whether it looks at anything but how many draft tokens there are. If not, these numbers
     are not read from the device, and each is NaN.

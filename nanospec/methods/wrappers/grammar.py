@@ -13,7 +13,7 @@ stack back.
 The state after a token stands in the token's slot of the cache (in_slots.py), so that it is taken
 back with a rejected token, and nothing has to be rolled back.
 
-The mask comes before temperature, top-k and top-p: p_target is what these make of the allowed
+The mask comes before temperature and cuts: p_target is what these make of the allowed
 tokens' logits. It is not the target's distribution over whole texts, given that they match; that
 would need a look ahead.
 

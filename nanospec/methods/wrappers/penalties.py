@@ -16,7 +16,7 @@ Claim: the text is lossless. Proof. The logits after a node depend on its own pa
 language model's do. So what is wrapped is a language model, and the proof of `verify` holds.
 
 The prompt counts, for all three. It does so for all three in llama.cpp, and in vLLM for repetition
-alone. Penalties come before temperature, top-k and top-p.
+alone. Penalties come before temperature, top-k, top-p and min-p.
 Left out: a window of the last tokens, and biases.
 """
 
