@@ -184,7 +184,7 @@ for name, way in ways.items():
 
 def by_library(dice):
     """The same settings in nanospec/speculate.py."""
-    return tuple(tokens_of(speculate(big, ModelDrafter(small, 1), [1], 3, 0.7, 2, dice=dice)))
+    return tuple(tokens_of(speculate(big, ModelDrafter(small, 1), [1], 3, 0.7, top_k=2, dice=dice)))
 
 
 assert distance(walk(by_library)[0], asked)[1] < 1e-12

@@ -8,6 +8,7 @@ import pytest
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
+from nanospec.methods.wrappers import grammar
 from nanospec.methods.wrappers.grammar import Constrained, grammar_of
 from nanospec.proof.tables import small_gpt
 from nanospec.proof.walk import distance, walk
@@ -59,6 +60,9 @@ def test_turns_and_rows_that_others_have_written_in_before():
     assert all(matches(request.tokens) for request in asked)
 
 
-def test_a_pattern_that_would_take_minutes_is_refused():
+def test_a_pattern_that_would_take_minutes_is_refused(monkeypatch):
+    """After so many looks at a character."""
+    monkeypatch.setattr(grammar, "MOST_LOOKS", 200_000)
+    assert grammar_of("(.*1){30}", TOY, 6)
     with pytest.raises(RequestError, match="too large"):
         grammar_of("(.*1){3000}", TOY, 6)

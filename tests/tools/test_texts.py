@@ -164,7 +164,7 @@ def reads(change):
 
 
 def drawn(temperature, top_k=None):
-    return lambda prompt: list(generate(TARGET, prompt, NEW, temperature, top_k, seed=sum(prompt)))
+    return lambda prompt: list(generate(TARGET, prompt, NEW, temperature, top_k=top_k, seed=sum(prompt)))
 
 
 def lost(at, count):
