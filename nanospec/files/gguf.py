@@ -210,8 +210,8 @@ def load_weights(file: GGUFFile) -> dict[str, Tensor]:
     for tensor in file.reader.tensors:
         if tensor.name == ROPE_FREQS:                   # in the config
             continue
-        weight = torch.from_numpy(np.array(gguf.quants.dequantize(tensor.data, tensor.tensor_type),
-                                           dtype=np.float32))
+        weight = torch.from_numpy(np.require(      # a copy only of what lies in the file itself
+            gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32, ["C", "W"]))
         if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
             weight = half_apart(weight, config.head_size)
         found[in_folder.get(tensor.name, tensor.name)] = weight

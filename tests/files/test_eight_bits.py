@@ -86,7 +86,7 @@ def test_whole_numbers_without_their_scales_are_refused(model, tmp_path, change)
         load_model(tmp_path / "a.pt")
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_not_finite_is_refused(model, tmp_path, number):
     model.embedding.weight[3, 4] = number
     save_model(model, tmp_path / "a.pt", BYTES)
