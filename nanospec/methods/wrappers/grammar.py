@@ -17,8 +17,10 @@ The mask comes before temperature and cuts: p_target is what these make of the a
 tokens' logits. It is not the target's distribution over whole texts, given that they match; that
 would need a look ahead.
 
-Left out: grammars that nest; and special tokens, which count as the characters that they are
-written with. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
+Left out: grammars that nest; special tokens, which count as the characters that they are written
+with; and tokens that are a part of a character. The characters of \\w alone begin with 338
+sequences of bytes after which some may follow and some may not: as many states, for each of its
+own. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
 """
 
 from numbers import Integral
