@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +59,7 @@ def cut(texts: Sequence[str]) -> Texts:
             [text[end:] for text, end in zip(texts, ends)])
 
 
-def to_ids(texts: Sequence[str], tokenizer: AnyTokenizer) -> Tensor:
+def to_ids(texts: Iterable[str], tokenizer: AnyTokenizer) -> Tensor:
     """All texts as one row of ids (N,), end of text before each and after the last."""
     end = torch.tensor([tokenizer.end_of_text], device="cpu")
     begin = opening(tokenizer)

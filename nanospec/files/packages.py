@@ -73,10 +73,10 @@ def long_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if len(line) >= LONG_LINE]
 
 
-def in_tokens(first: Sequence[str], more: Sequence[str], tokenizer: AnyTokenizer) -> Tensor:
+def in_tokens(first: Iterable[str], more: Iterable[str], tokenizer: AnyTokenizer) -> Tensor:
     """The texts to learn from (N,), the first AGAIN times if there are more."""
-    return torch.cat([to_ids(first, tokenizer).int()] * (AGAIN if more else 1)
-                     + [to_ids(more, tokenizer).int()])
+    of_first, of_more = (to_ids(texts, tokenizer).int() for texts in (first, more))
+    return torch.cat([of_first] * (AGAIN if len(of_more) > 1 else 1) + [of_more])
 
 
 class Listed:

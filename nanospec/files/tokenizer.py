@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from io import BytesIO
 from numbers import Integral
@@ -39,7 +39,8 @@ ONE_AT_A_TIME = Lock()  # of those that turn the error stream away
 PATTERN = r"(?:_|[^\w\r\n])?[^\W\d_]+|\d{1,3}| ?(?:_|[^\w\s])+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"
 
 
-def train(text: str, vocab_size: int) -> dict[bytes, int]:
+def train(text: str, vocab_size: int, step: Callable[[], object] = lambda: None
+          ) -> dict[bytes, int]:
     """Learn `vocab_size` ranks from `text`: the 256 bytes, then the most frequent merges in order.
 
     Words are counted once and each merge touches only the words it occurs in. A candidate is
@@ -47,6 +48,7 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
     tiktoken, so they are one here. Ties go to the candidate whose bytes sort last, so the same text
     always gives the same ranks.
 
+    step: called after each merge.
     Example: train("aaab aaab", 257) learns b"aa" as rank 256.
     """
     check_numbers(Integral, vocab_size=vocab_size)
@@ -81,6 +83,7 @@ def train(text: str, vocab_size: int) -> dict[bytes, int]:
                 where[left + right].add(w)
             pieces[w] = merged
         del count[new]                                      # every place it stood in is merged now
+        step()
     return ranks
 
 

@@ -145,6 +145,11 @@ def test_a_file_that_is_no_tokenizers(tmp_path, text, words):
     assert str(raised.value).isprintable() and len(str(raised.value)) < 500 + len(str(tmp_path))
 
 
+def test_each_merge_is_a_step():
+    steps = []
+    assert len(train("aaab aaab", 300, lambda: steps.append(1))) == 256 + len(steps) > 258
+
+
 def test_same_text_same_ranks(tokenizer):
     assert list(train(TEXT, 511).items()) == list(tokenizer.ranks.items())
 

@@ -424,7 +424,7 @@ def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monke
     """The library several times, the packages once, in tokens that were learned from the library."""
     read, held = read_texts(TEXT)
     monkeypatch.setattr(train_tiny, "read_texts", lambda path: (read, held))
-    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len(names)}", f"# {len(judged)}"])
+    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len([*names])}", f"# {len(judged)}"])
     assert train_tiny.main(["--size", "nano", "--out", str(tmp_path / "it"), "--minutes", "0"]) == 0
     tokenizer = load_pair(tmp_path / "it").tokenizer
     assert tokenizer.ranks == train(read[0], 1023)
@@ -451,7 +451,7 @@ def test_without_a_compiler_it_trains_all_the_same(tmp_path, monkeypatch, capsys
 def test_it_is_trained_as_told(text, tmp_path, monkeypatch):
     """Each option unlike its default and all others."""
     heard = []
-    monkeypatch.setattr(train_tiny, "learn_ranks", lambda read, count: text[2].ranks)       # a second time
+    monkeypatch.setattr(train_tiny, "learn_ranks", lambda *_: text[2].ranks)        # a second time
     monkeypatch.setattr(train_tiny, "compiler_for", lambda device: device)
     monkeypatch.setattr(Training, "compile", lambda training: None)
     monkeypatch.setattr(train_tiny, "run", lambda *its: heard.append(its))
