@@ -89,6 +89,13 @@ def test_of_two_files_that_contradict_one_another_the_config_says_which_blanks_a
     assert ("<t>" in tokenizer.special) == ("special" in in_engine)     # if one of them says so
 
 
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_token_that_is_a_word_by_itself(tmp_path, alone):
+    decoder = {"added_tokens_decoder": {"257": {"content": "<t>", "special": True, "single_word": alone}}}
+    tokenizer = FolderTokenizer.load(folder_of(tmp_path, engine(plain=["<t>"]), **decoder))
+    assert (257 in tokenizer.encode_special("a<t>b")) != alone and 257 in tokenizer.encode_special("a <t> b")
+
+
 @pytest.mark.parametrize("last", [300_000, 300_000_000])
 def test_an_id_far_above_all_others_is_refused_at_once(tmp_path, last):
     folder_of(tmp_path, engine())

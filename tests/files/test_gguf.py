@@ -202,9 +202,9 @@ def test_a_token_that_stands_there_twice(tmp_path, monkeypatch):
 def test_special_tokens_that_are_none(tmp_path):
     write(tmp_path / "a.gguf", tokenizer__ggml__add_bos_token=1)
     refused(tmp_path / "a.gguf", "puts a token before every text, and has no tokenizer.ggml.bos_token_id")
-    for name in "bos", "eot", "unknown":
-        write(tmp_path / "a.gguf", **{f"tokenizer__ggml__{name}_token_id": 99_999})
-        refused(tmp_path / "a.gguf", f"has 263 tokens, and tokenizer.ggml.{name}_token_id is 99999")
+    for name, i in ("bos", 99_999), ("eot", 263), ("unknown", 99_999):
+        write(tmp_path / "a.gguf", **{f"tokenizer__ggml__{name}_token_id": i})
+        refused(tmp_path / "a.gguf", f"has 263 tokens, and tokenizer.ggml.{name}_token_id is {i}")
 
 
 @pytest.mark.parametrize("keys", [

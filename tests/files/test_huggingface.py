@@ -12,9 +12,11 @@ import torch
 from nanospec.cli.bench.command import main as bench
 from nanospec.cli.bench import questions
 from nanospec.cli.bench.transformers import write_folders, their_dtype, their_writers
+from nanospec.cli.options import tree
 from nanospec.errors import PairError
 from nanospec.files import safetensors_files
 from nanospec.files.huggingface import load_folder, read_config, save_folder, taken_apart
+from nanospec.files.paths import read_json
 from nanospec.files.safetensors_files import read_safetensors
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
@@ -176,6 +178,30 @@ def test_written_in_its_own_data_type(tmp_path, dtype):
     again = load_folder(tmp_path, dtype=dtype)
     assert all(torch.equal(weight, again.state_dict()[name]) for name, weight in ours.state_dict().items())
     assert json.loads((tmp_path / "config.json").read_text())["dtype"] == str(dtype).split(".")[1]
+
+
+def test_the_config_comes_last(tmp_path, monkeypatch):
+    """A run that is killed before leaves no folder that looks whole."""
+    def killed(path, write):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nanospec.files.huggingface.write_atomically", killed)
+    with pytest.raises(KeyboardInterrupt):
+        save_folder(small_gpt(31, 2, 1), tmp_path, 30)
+    assert not (tmp_path / "config.json").exists()
+
+
+@pytest.mark.parametrize("size", [2 ** 24, 2 ** 24 + 1])
+def test_tables_of_megabytes_are_not_made_objects(tmp_path, size):
+    """config.json, and all others of a folder; a shape, too."""
+    path = tmp_path / "config.json"
+    with open(path, "wb") as file:
+        file.truncate(size)                             # of zeros, which are no JSON
+    words = "has 16,777,217 bytes, and at most 16,777,216 are read" if size > 2 ** 24 else "config.json"
+    for read in read_config, read_json:
+        refused(read, path, words=words)
+    if size > 2 ** 24:
+        refused(tree, str(path), words=words)
 
 
 def test_what_nobody_else_has_is_not_written(tmp_path):

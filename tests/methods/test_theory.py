@@ -94,6 +94,9 @@ def test_what_is_needed_by_hand():
     below = needed(2, 4, 5, 4, .4, .5)
     assert below["c"] == pytest.approx(.375) and below["v"] is None
     assert needed(2, 4.4, 5, 4, .4, .5)["v"] == pytest.approx(.6)
+    # Calls that take less together than apart: the overhead may be below 0, but no lower than it is.
+    assert needed(1, 2.3, 5, 1, .5, 2, -.3)["overhead"] == pytest.approx(-.2)
+    assert needed(1, 2.1, 5, 1, .5, 2, -.3)["overhead"] is None
 
 
 def test_acceptance_is_one_minus_total_variation():

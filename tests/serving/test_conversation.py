@@ -169,6 +169,14 @@ def test_plain_steps_are_those_of_plain_decoding_and_leave_nothing(name):
         assert list(talk.plain_steps(3, temperature=0)) == plain(name, talk.ids, 3)
 
 
+def test_a_full_conversation_has_room_for_few_plain_steps():
+    """As many as a round writes at most; an answer may need as much room, too."""
+    talk = talk_of("itself", context=12)
+    assert len(tokens_of(talk.reply([2, 3, 2], 9, temperature=0))) == 9
+    most = talk.drafter.most + 1
+    assert len(list(talk.plain_steps(most + 5))) == most and talk.left == 0
+
+
 def test_a_rule_by_its_name():
     talk, run = talk_of("tree"), method_of(TABLE, DRAFT_MODEL, "tree", "block", **SETTINGS).run
     written = tokens_of(talk.reply([1, 2, 3], 20, seed=4, rule=RULES["block"]))

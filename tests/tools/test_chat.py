@@ -416,6 +416,15 @@ def test_ctrl_c_twice_ends_it(monkeypatch):
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_an_answer_that_ends_in_an_error_leaves_ctrl_c_as_it_was(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), keyboard.interrupts():
+        assert signal.getsignal(signal.SIGINT) != before
+        1 / 0
+    assert signal.getsignal(signal.SIGINT) == before
+
+
 @pytest.mark.skipif(os.name != "posix", reason="pseudo-terminals")
 def test_a_real_terminal(model):
     """The command itself: prompt, coloured answer, and its end by Ctrl-D."""

@@ -10,7 +10,7 @@ from rich.console import Console, Group
 
 from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
-from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, ShownRound, View, legend, printable, round_text,
+from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, ShownRound, View, legend, note, printable, round_text,
                                         save_picture, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
@@ -83,6 +83,18 @@ def test_a_pipe_gets_the_text_alone():
     view = a_view()
     text = printed(lambda console: view.panels(console), 200)
     assert "\x1b" not in text and "abxefghyabx" in text.replace("\n", "")
+
+
+def test_a_note_may_hold_words_of_a_stranger(capsys):
+    note("a\x1b[2Jb")
+    assert "a␛[2Jb" in capsys.readouterr().err
+
+
+def test_a_round_has_its_own_coins():
+    """One for each draft token, whether it was judged or not."""
+    dice, target = WatchedDice([3]), small_gpt(11, 1, 1)
+    rounds = method_of(target, small_gpt(11, 1, 2), gamma=3).run([3, 4, 5], max_new_tokens=24, dice=dice)
+    assert [len(dice.coins) - len(done.tokens) + 1 for done in rounds].count(0) > 8
 
 
 def test_printable_leaves_what_is_harmless():

@@ -158,6 +158,17 @@ def test_what_was_prepared_is_what_is_measured(weights, monkeypatch):
         "temperature": 1.75, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "seed": 11, "max_new_tokens": 29}
 
 
+def test_texts_are_measured_to_their_length_and_calls_at_their_temperature(weights, monkeypatch):
+    """An end of text would cut some of them."""
+    asked = []
+    monkeypatch.setattr(why, "measure", lambda *_, **request: asked.append(request["stop"]) or [(ROW, [])])
+    monkeypatch.setattr(why, "measure_costs", lambda *_, **more: asked.append(more) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", "--gamma", "2",
+                  "--temperature", "1.75", "--top-k", "3", "--top-p", "0.9", "--min-p", "0.1"])
+    assert asked == [(), {"compiler": None, "temperature": 1.75, "top_k": 3, "top_p": 0.9, "min_p": 0.1}]
+
+
 def test_the_shape_that_is_asked_for_is_measured(weights, tmp_path, monkeypatch):
     asked, shape = [], tmp_path / "shape.json"
     shape.write_text("[-1, 0, 0, 1]")

@@ -131,6 +131,7 @@ def test_every_number_by_hand(tmp_path, capsys):
                   "accepted lengths 0: 20% 1: 32% 2: 18% 3: 10% 4: 20%", "1,000 drafts, tokens in each: 4 on average",
                   "speed-up 0.2 2 2.28 1.63 c: "):
         assert words in out, words
+    assert "speed-up 0 4 2.78 2.78 c: " in answered(path, capsys, "--gamma", "4", "--c", "0").replace(" or more", "")
     path.write_text(str([length + 1 for length in lengths]))
     assert answered(path, capsys, "--gamma", "4", "--c", "0.2", "--bonus", "with") == out
 
