@@ -27,6 +27,13 @@ def by_python(pattern: str, texts=TEXTS) -> set[str]:
     return {text for text in texts if compiled.fullmatch(text)}
 
 
+def test_each_step_is_taken_once(monkeypatch):
+    """However many texts pass there."""
+    after, taken = Expression._after, []
+    monkeypatch.setattr(Expression, "_after", lambda its, *step: taken.append(step) or after(its, *step))
+    assert len(matched("[aB1]*a")) > 20 and len(taken) == len({*taken})
+
+
 @pytest.mark.parametrize("pattern", [
     "a{2}", "a{1,3}", "a{2,}", "a{,2}", "a{0}", "(aB){2}", "(?:a|B1){2}", "a{,}", "a{", "a{1,-}", "a{ 1}",
     "(?:a{1}){2}", r"\x61", r"\u0061", r"\U00000061", r"\141", r"\07", r"[\x61-\x62]", r"\n", r"[\n]", r"\{", r"\-",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.methods.copies.lookup import PromptLookup
+from nanospec.methods.copies.lookup import IndexedText, PromptLookup
 from nanospec.methods.trees.tree_draft import of_text
 from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import walk
@@ -68,6 +68,19 @@ def test_it_copies_from_the_place_that_looking_everywhere_finds(settings):
     ([1, 2, 3, 4], {}, []), ([1], {}, [])])
 def test_worked_examples(ids, settings, tokens):
     assert list(drafted(PromptLookup(**settings), [ids], [[len(ids)]])) == [(ids, tokens)]
+
+
+def test_once_the_longest_match_is_found_no_other_place_is_looked_at():
+    class Places(list):
+        def __reversed__(self):
+            for place in super().__reversed__():
+                looked.append(place)
+                yield place
+
+    looked, text = [], IndexedText().read([1, 2, 3] * 20)
+    text.places[3] = Places(text.places[3])
+    assert text.match([2, 3], 2) == (2, 57) and looked == [57]
+    assert text.match([1, 3], 2) == (1, 57) and len(looked) == 1 + 19       # nowhere is a longer one
 
 
 def test_a_copy_is_accepted_as_often_as_the_target_would_have_written_it():

@@ -10,6 +10,9 @@ from nanospec.dice import Dice
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.methods.wrappers.grammar import Grammar
+from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.methods.wrappers.string_match import ReadText
 from nanospec.methods.stack import Stack
 from nanospec.probs import Sampling
@@ -54,6 +57,28 @@ def test_a_chain_reads_two_tokens_and_each_of_its_own_but_the_last():
         assert draft_model.taken() == [2, 1, 1]
 
 
+@pytest.mark.parametrize("topology, widths", [([-1, 0, 0, 1, 2], [3, 2]), ([-1, 0, 0, 0, 0, 0, 0], [2])])
+def test_a_tree_reads_its_longest_path_and_each_level_but_the_last(topology, widths):
+    """Not as many tokens as it has nodes."""
+    draft_model = Counting(DRAFT_MODEL)
+    batch, dice = begun(TreeDrafter(draft_model, topology), draft_model)
+    batch.round(dice, Sampling())
+    draft_model.taken()
+    for _ in range(6):
+        batch.round(dice, Sampling())
+        assert draft_model.taken() == widths
+
+
+def test_a_drafter_with_a_grammar_reads_what_the_last_round_has_written():
+    """It does not rely on what was drafted: at most all of it, and the token after it."""
+    draft_model = Counting(DRAFT_MODEL)
+    batch, dice = begun(GrammarDrafter(draft_model, Grammar(torch.zeros(1, 5, dtype=torch.int64)), 3), draft_model)
+    for _ in range(6):
+        batch.round(dice, Sampling())
+        first, *others = draft_model.taken()
+        assert first <= 1 + 3 + 1 and others == [1, 1]
+
+
 def test_after_a_silence_it_reads_what_was_written_meanwhile_once():
     draft_model, silent = Counting(DRAFT_MODEL), [0, 1, 1, 1, 0, 0, 1, 0]
     drafter = ByLoad(draft_model, lambda rows, gamma: 1.0, 3)
@@ -91,15 +116,17 @@ def test_a_stack_reads_what_its_middle_model_has_not():
     middle, widths, agreed = Counting(small_gpt(5, 2, 6)), [], set()
     stack = Stack(middle, PromptLookup(2), 3)
     batch, dice = begun(stack, middle)
+    lengths = [len(ids) for ids in PROMPTS]
     for _ in range(12):
-        read, inner, new = stack.known.tolist(), stack.inner.tokens.tolist(), []
+        # All but the last token of what it went on with.
+        read, inner, new = [length - 1 for length in lengths], stack.inner.tokens.tolist(), []
         for b, ids in enumerate(batch.text.ids()):
             known = 0
             while known < min(read[b], len(ids)) and inner[b][known] == ids[known]:
                 known += 1
             new.append(len(ids) - 1 - known)
         rounds = batch.round(dice, Sampling(0.3))[0].steps
-        widths = middle.taken()
+        widths, lengths = middle.taken(), stack.inner.length.tolist()
         wanted = [max(new)] if max(new) > 0 else []
         assert widths == wanted + [w for w in widths[len(wanted):]] and len(widths) == len(wanted) + rounds
         agreed.add(max(new))

@@ -97,6 +97,7 @@ def test_it_drafts_what_counting_everything_finds(settings):
     ([5, 1, 2, 6, 1, 3, 7, 1, 2, 8, 1], {"count": 2}, [2, 8], [0, 1]),
     ([5, 1, 2, 6, 1, 3, 7, 1, 2, 8, 1], {"count": 2, "tree": True}, [2, 3], [0, 0]),
     ([5, 1, 2, 6, 1, 3, 7, 1, 2, 8, 1], {"count": 9, "tree": True, "least": 0.5}, [2], [0]),
+    ([4, 1, 2, 5, 1, 3, 1], {"count": 2, "tree": True, "least": 0.5}, [3, 2], [0, 0]),      # just as much is enough
     ([4, 1, 2, 6, 5, 1, 3, 6, 4, 1], {"count": 1}, [2], [0]),                       # two tokens are surer than one
     ([1, 2, 3], {"count": 2, "past": [[8, 3, 4, 5]]}, [4, 5], [0, 1]),              # only the past knows
     ([3, 1, 3], {"count": 2, "past": [[8, 3, 4, 5]]}, [1, 3], [0, 1]),              # of equals the text itself

@@ -51,6 +51,16 @@ def test_what_the_target_held_likely_after_a_token_is_drafted_when_the_token_com
     assert drafter.likeliest[0] == {0: [1, 2], 1: [3, 4], 2: [5, 4], 3: [5, 4], 4: [5, 4]}  # nothing is forgotten
 
 
+def test_a_tree_that_is_widest_below_its_root_knows_enough_followers():
+    """Node 1 has three children, the root has one."""
+    drafter, text = TokenRecycling([-1, 0, 1, 1, 1]), Text([[0]], 20, 6)
+    drafter.begin(text)
+    drafter.read(text, [0], None)
+    told(drafter, text, torch.tensor([[[0., 9, 0, 0, 0, 0]]]))
+    told(drafter, text, torch.tensor([[[0., 9, 0, 0, 0, 0], [0, 0, 9, 8, 7, 0]]]))
+    assert of_text(drafter.propose(text, None, None, 0), 0)[:2] == ([0, 1, 2, 3, 4], [-1, 0, 1, 1, 1])
+
+
 def test_the_newest_answer_stands_and_every_text_has_a_table_of_its_own():
     drafter, text = begun([0], [1])
     logits = torch.cat([answers((1, 2)), answers((3, 4))])

@@ -95,18 +95,20 @@ def test_who_waits_comes_in_turn_and_who_was_cancelled_does_not():
 
 
 class Poisoned(torch.nn.Module):
-    """A target whose logits are NaN wherever token 4 is read."""
+    """A model whose logits are NaN wherever token 4 is read. lengths: of the texts that its calls could see."""
 
-    def __init__(self):
+    def __init__(self, model=TARGET):
         super().__init__()
-        self.config, self.device, self.dtype = TARGET.config, TARGET.device, TARGET.dtype
+        self.model, self.lengths = model, []
+        self.config, self.device, self.dtype = model.config, model.device, model.dtype
 
     def new_cache(self, rows: int, slots: int) -> Cache:
-        return TARGET.new_cache(rows, slots)
+        return self.model.new_cache(rows, slots)
 
     def forward(self, tokens, cache=None, kv_length=None, **how):
-        logits = TARGET(tokens, cache, kv_length, **how)
-        return logits.masked_fill((tokens == 4)[:, :, None], float("nan"))
+        self.lengths.append(kv_length)
+        logits = self.model(tokens, cache, kv_length, **how)
+        return logits.masked_fill((tokens == 4)[:, tokens.shape[1] - logits.shape[1]:, None], float("nan"))
 
 
 def test_as_many_prompts_are_read_as_rows_have_become_free():
@@ -128,6 +130,25 @@ def test_a_request_fails_alone_and_its_row_serves_the_next():
     assert later.error is None or 4 in later.tokens
     server.cancel(bad)                                  # too late: it stays a request that has failed
     assert isinstance(bad.error, LogitsError)
+
+
+def test_a_draft_that_is_no_number_is_a_fault_of_its_request_alone():
+    server = Server(TARGET, ModelDrafter(Poisoned(DRAFT_MODEL), 3), 2)
+    bad, good = server.submit([1, 4], max_new_tokens=9), server.submit([1], max_new_tokens=1, top_k=1)
+    served(server, bad, good)
+    assert isinstance(bad.error, LogitsError) and not bad.tokens and good.error is None and len(good.tokens) == 1
+
+
+def test_no_call_looks_at_more_slots_than_the_longest_text_needs():
+    """Its tokens, and the draft's; others' room is not read."""
+    target = Poisoned()
+    server = Server(target, ModelDrafter(DRAFT_MODEL, 3), 2)
+    server.submit([1, 2, 3], max_new_tokens=80, temperature=0), server.submit([1], max_new_tokens=80, temperature=0)
+    server.step()                                       # the prompts
+    for _ in range(5):
+        longest = max(server.length)
+        server.step()
+        assert target.lengths[-1] == longest + 3
 
 
 def test_the_users_rule_comes_before_the_drafters():
