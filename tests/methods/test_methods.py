@@ -93,6 +93,12 @@ def test_goodput_looks_no_further_than_gamma():
     assert sorted(Options(gamma=3).measured()[1]) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("gamma, chain", [(3, 3), (20, 8)])
+def test_a_hybrids_copies_may_be_longer_than_its_chains(gamma, chain):
+    drafter = method_of(TARGET, DRAFT_MODEL, "hybrid", gamma=gamma).make()
+    assert (drafter.most, drafter.other.most) == (gamma, chain)
+
+
 def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
     asked = []
 

@@ -102,6 +102,15 @@ def test_after_plain_steps_its_model_has_read_every_token(name, wound):
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
 
 
+def test_plain_steps_of_long_ago_do_not_count(monkeypatch):
+    """A drafter that never pays: of some 400 plain steps the last five are known, by a clock that shows their numbers."""
+    clock, target = Clock(), small_gpt(11, 2, 1, context=520)
+    monkeypatch.setattr(never_slower, "perf_counter", lambda: clock.now ** 2)
+    gate = NeverSlower(ModelDrafter(Priced(small_gpt(11, 1, 2, context=520), clock, 50), 4))
+    list(speculate(Priced(target, clock, 1), gate, [1, 2, 3], 500, 1, seed=5))
+    assert len(gate.plain) == 5 and min(gate.plain) > 2 * 300
+
+
 def seconds_of(drafter, target, clock, temperature) -> float:
     """Of 500 tokens by the invented clock."""
     began = clock.now

@@ -114,13 +114,13 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     """For this model, these settings and what is asked for; --measure measures again, with care."""
     write(tmp_path / "target.gguf")
     write(tmp_path / "draft.gguf")
-    measured = []
+    measured, turns = [], []
     monkeypatch.setattr(prepared, "fastest", lambda model, dtypes, *_, **__: measured.append("tuning") or Tuning(
         dtypes[0], 1, 0))
     monkeypatch.setattr(prepared, "autotune", lambda *_, **__: measured.append("careful"))
     monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *_, **__: measured.append(
-        "costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
+    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *its, **_: turns.append(
+        its[4]) or measured.append("costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
 
     def start(*options: str) -> tuple[list[str], str]:
         measured.clear()
@@ -131,6 +131,7 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
     model.unlink()                                      # a folder with target.gguf and draft.gguf alone
     (first, text), again, anew = start(), start(), start("--measure")
     assert first == ["tuning", "costs"] and again == ([], text) and anew == (["careful", "costs"], text)
+    assert turns == [2, 10]                             # a look, and a careful measurement
     assert start("--temperature", "0.5")[0] == start("--gamma", "3")[0] == ["costs"] and start()[0] == []
     assert start("--dtype", "float32")[0] == ["tuning", "costs"]
     tree = "nanospec.cli.method_options.best_topology"

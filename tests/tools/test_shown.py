@@ -134,8 +134,9 @@ def playing(clock, monkeypatch):
     made.args = SimpleNamespace(prompt="prompt", rule="token", seed=3, device="cpu", html=None, measure=False)
     made.target, made.ids, made.request = None, [1], {"max_new_tokens": 5}
     made.tokenizer = SimpleNamespace(decode=letters)
+    made.warmed = []
     made.setups, made.method = [(None, None, None)], lambda *_: SimpleNamespace(
-        make=lambda: SimpleNamespace(), run=lambda *_, **__: [])
+        make=lambda: SimpleNamespace(), run=lambda ids, **request: made.warmed.append((clock(), ids, request)) or [])
     return made
 
 
@@ -144,6 +145,8 @@ def test_the_demo_tells_drafting_from_the_rest(playing, html):
     """And has every round's coins where there will be a page."""
     playing.args.html = html
     view = playing.show(Console(file=StringIO()))
+    # Once before everything, as few tokens as were asked for.
+    assert playing.warmed == [(0, [1], {"max_new_tokens": 5, "compiler": None})]
     assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
     assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
     assert [it.rest for it in view.rounds] == pytest.approx([seconds - drafting for seconds, drafting in SPENT])
