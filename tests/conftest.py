@@ -2,6 +2,7 @@
 process that hands out the tests not even torch.
 """
 
+import gc
 import os
 import runpy
 import signal
@@ -210,7 +211,9 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
         names = runpy.run_path(str(path))
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out
-    return run
+    yield run
+    # Functions hold their lesson's names, and these hold its models: Python would look for such circles seldom.
+    gc.collect()
 
 
 @pytest.fixture
