@@ -202,6 +202,48 @@ def test_the_data_type_in_which_transformers_is_faster(clock, monkeypatch):
     assert transformers.their_dtype(Path("."), torch.device("cpu"), "bfloat16") == torch.bfloat16 and len(asked) == 6
 
 
+@pytest.mark.parametrize("temperature, sampling", [
+    (0.0, {"do_sample": False}), (0.7, {"do_sample": True, "temperature": 0.7, "top_k": 0, "top_p": 1.0})])
+def test_transformers_samples_from_all_tokens(temperature, sampling):
+    """Its own default is a top_k of 50. 2 tokens of the prompt, then a call that brings 1 and one that brings 3."""
+    asked = []
+
+    def generate(prompt, streamer, **how):
+        asked.append((prompt.tolist(), torch.initial_seed(), {name: how[name] for name in {*sampling} | {"max_new_tokens"}}))
+        assert {"do_sample", "temperature", "top_k", "top_p"} & how.keys() == {*sampling}
+        for count in 2, 1, 3:
+            streamer.put(torch.zeros(count))
+        return torch.tensor([[4, 5, 6, 7, 8, 9]])
+
+    write = transformers.hf_writer(SimpleNamespace(device="cpu", generate=generate), 4, temperature, eos_token_id=3)
+    assert write([4, 5], 11) == [[6], [7, 8, 9]]
+    assert asked == [([[4, 5]], 11, sampling | {"max_new_tokens": 4})]
+
+
+def test_the_pace_of_a_server_begins_with_the_first_request(clock, monkeypatch):
+    """Of two rows. Requests come at 2 and 2.25; a step takes half a second and writes two tokens of four for each. At
+    2.5 two tokens are written, in half a second; later there is no request for every row."""
+    class Fake:
+        def __init__(self, *_, **__):
+            self.running = []
+
+        def submit(self, ids, **settings):
+            self.running.append(SimpleNamespace(ids=ids, tokens=[], done=False, error=None, seed=settings["seed"]))
+            return self.running[-1]
+
+        def step(self):
+            clock.wind(0.5)
+            for request in self.running:
+                request.tokens += [1, 2] * (not request.done)
+                request.done = len(request.tokens) == 4
+
+    monkeypatch.setattr(serve, "Server", Fake)
+    monkeypatch.setattr(serve, "time", SimpleNamespace(perf_counter=clock, sleep=clock.wind))
+    pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=9)))
+    found = serve.served(pair, None, 2, [[1], [2]], [2.0, 2.25], 7, {})
+    assert found["tokens_per_s"] == 4 and serve.per_second(2, [0.5]) == 4
+
+
 @pytest.mark.parametrize("drafts", [0, 1])
 def test_how_transformers_is_asked(monkeypatch, drafts):
     """Assisted with as many draft tokens in every round as here, and once more as it chooses itself."""
