@@ -209,7 +209,8 @@ def test_transformers_samples_from_all_tokens(temperature, sampling):
     asked = []
 
     def generate(prompt, streamer, **how):
-        said = {name: how[name] for name in ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p") if name in how}
+        said = {name: value for name, value in how.items()
+                if name in ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p")}
         asked.append((prompt.tolist(), torch.initial_seed(), said))
         for count in 2, 1, 3:
             streamer.put(torch.zeros(count))
