@@ -103,7 +103,7 @@ def test_after_plain_steps_its_model_has_read_every_token(name, wound):
 
 
 def test_plain_steps_of_long_ago_do_not_count(monkeypatch):
-    """A drafter that never pays: of some 400 plain steps the last five are known, by a clock that shows their numbers."""
+    """A drafter that never pays: of some 400 plain steps the last five are known. The clock shows their numbers."""
     clock, target = Clock(), small_gpt(11, 2, 1, context=520)
     monkeypatch.setattr(never_slower, "perf_counter", lambda: clock.now ** 2)
     gate = NeverSlower(ModelDrafter(Priced(small_gpt(11, 1, 2, context=520), clock, 50), 4))
