@@ -191,8 +191,8 @@ def test_each_prompt_of_the_acceptance_vector_has_a_seed_of_its_own(monkeypatch)
     asked, stepped = [], []
     monkeypatch.setattr(method_options, "speculate", lambda target, drafter, ids, **settings: asked.append(
         (ids, settings)) or [SimpleNamespace(path=[0, 2]), SimpleNamespace(path=[0])])
-    found = measure_accepted(small_gpt(4, 1, 1), small_gpt(4, 1, 2), [[1], [3], [2]], lambda: stepped.append(len(asked)),
-                             top_k=2)
+    found = measure_accepted(small_gpt(4, 1, 1), small_gpt(4, 1, 2), [[1], [3], [2]],
+                             lambda: stepped.append(len(asked)), top_k=2)
     assert asked == [([1], {"seed": 0, "top_k": 2}), ([3], {"seed": 1, "top_k": 2}), ([2], {"seed": 2, "top_k": 2})]
     assert found == [0, .5, 0, 0] and stepped == [1, 2, 3]
 
