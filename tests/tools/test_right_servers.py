@@ -21,6 +21,7 @@ from nanospec.judge import defaults, doubts, replies as bounded
 from nanospec.cli.judge import main
 from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
+from nanospec.judge.given import answers
 from nanospec.judge.other_programs import Recomputed, special_tokens
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
@@ -132,6 +133,14 @@ def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
     assert free.way.asked == [{"prompt": PROMPT, "max_tokens": 2, "seed": 7,
                                **{name: values[0] for name, values in OFF.items()}}] and free.declined == []
     assert {*NAMES} <= {*OFF} and OFF["top_k"] == (-1, 0)
+
+
+def test_what_a_server_takes_is_found_out_once_for_all_prompts():
+    """The word that it refuses stands in its first request, and once alone."""
+    server = endpoint({"declines": ("min_p",), "names": "texts"}, {"temperature": 0}, PROMPT, 2)
+    assert len(answers(server, [PROMPT, [4, 1], [2, 2, 5]])) == 3
+    assert ["min_p" in asked for asked in server.way.asked].count(True) == 2
+    assert [asked["prompt"] for asked in server.way.asked][-1] == [2, 2, 5]
 
 
 def test_a_dead_server_is_asked_once():
