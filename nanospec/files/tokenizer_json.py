@@ -22,6 +22,7 @@ from nanospec.files.extra import extra
 from nanospec.files.paths import read_file, read_json, write_json
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of, unheard
 
+LARGEST = 2 ** 26       # bytes of a tokenizer.json: twice those of the largest vocabularies
 SPARSE = 100            # ids to a token; where there are more, one is a mistake or meant badly
 # tiktoken's \w, character by character: Unicode's definition, which has also a few marks that join
 # words.
@@ -187,7 +188,7 @@ class FolderTokenizer:
     def load(cls, folder: Path) -> "FolderTokenizer":
         """FileNotFoundError, or PairError for no tokenizer, or where nothing ends a text."""
         tokenizers, path = extra("tokenizers"), folder / "tokenizer.json"
-        data = read_file(path)
+        data = read_file(path, LARGEST)
         config, special = named_in(folder)
         with unheard(), refusing(f"{path} is cut short, or is no tokenizer", PairError):
             check_growth(json.loads(data))              # before the engine obeys it

@@ -383,6 +383,23 @@ def test_what_is_seen_of_a_training(monkeypatch):
     assert training.history == [(0, 5, 4.375, 2.75), (0, 6, 4.25, 2.75)]
 
 
+def test_it_is_saved_every_few_minutes_and_at_its_end(monkeypatch):
+    """Steps of 100 s: after the first one that ends more than 180 s after it was saved last."""
+    now, saved = [0.0], []
+    monkeypatch.setattr(train_tiny, "time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    def step():
+        training.step += 1
+        now[0] += 100
+        return SimpleNamespace(item=lambda: 1.0)
+
+    training = SimpleNamespace(size=SimpleNamespace(look=50, batch=2, target=SimpleNamespace(context=128)), name="draft",
+                               phases=["draft"], steps=7, step=0, phase=0, history=[], take_step=step, out="out",
+                               look=lambda held, windows: ([2.75], ""), draw=lambda: None,
+                               save=lambda: saved.append(training.step))
+    assert train_tiny.run(training, "held out", QUIET) and saved == [2, 4, 6, 7]
+
+
 # --- the command
 
 def command(*options):

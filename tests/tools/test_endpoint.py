@@ -6,6 +6,7 @@ import random
 import socket
 import threading
 import time
+from collections import Counter
 from contextlib import nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from nanospec.judge.other_programs import Recomputed
 from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.judge.verdict import judge
 from nanospec.judge.witnesses import against_logprobs, against_plain
-from nanospec.proof.stats import Fit
+from nanospec.proof.stats import Fit, goodness_of_fit
 from nanospec.proof.tables import TableModel
 from tests.tools.right_servers import running
 
@@ -224,6 +225,15 @@ def test_looks_share_the_false_alarms():
     assert sequential(lambda i: i, 1_000, lambda drawn: Fit(least, 1, 0.0, len(drawn)))[0] == [*range(1_000)]
     begun = threading.Barrier(4)                # it would wait forever if there were not four at once
     assert sequential(lambda i: begun.wait(20), 64, fit_of, at_once=4)[0]
+
+
+def test_what_pearson_alone_calls_wrong_is_settled_first():
+    """125 samples, of which 5 are expected to be b. 13 are rarer than one in a thousand by Pearson's tail, and not by
+    what right samples look like.
+    """
+    truth = {"a": .96, "b": .04}
+    drawn, fit, bar = sequential(lambda i: "ab"[i < 13], 125, lambda drawn: goodness_of_fit(Counter(drawn), truth), 1)
+    assert goodness_of_fit(Counter(drawn), truth).p_value < bar == FALSE_ALARM < fit.p_value
 
 
 def test_what_is_said_while_one_waits(monkeypatch):
