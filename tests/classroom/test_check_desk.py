@@ -182,6 +182,7 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     code, out = say()
     assert code == 1 and "exercise 1" in out and "nothing there yet" in out
     assert [say("1", "--hint")[1].count("hint ") for _ in range(4)] == [1, 2, 3, 3]
+    assert json.loads((folder / ".progress").read_text())["1"]["hints"] == 3
     assert say("1", "--answer")[0] == 1
     path = solve(folder, 1)
     code, out = say("1")
