@@ -28,6 +28,7 @@ from nanospec.files.extra import extra
 from nanospec.files.huggingface import KINDS, assemble, names
 from nanospec.files.paths import fetched
 from nanospec.files.quick_gguf import gguf_reader
+from nanospec.files.runnable import MOST_LAYERS
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
@@ -54,7 +55,6 @@ KEYS: dict[str, tuple | None] = {
     "rope.scaling.type": ("none", "linear")}
 # What each pair's frequency is divided by: Llama 3's scaling, written out.
 ROPE_FREQS = "rope_freqs.weight"
-MOST_LAYERS = 2048      # the largest models have some hundred
 LOW, HIGH = 1.0, 4.0        # of every Llama 3: `low_freq_factor` and `high_freq_factor`
 # Special tokens by GGUF's names, and as chat templates call them.
 NAMED = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}

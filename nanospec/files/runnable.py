@@ -9,6 +9,8 @@ from nanospec.errors import DeviceError, RequestError, one_line, quoted
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
+MOST_LAYERS = 2048      # the largest models have some hundred
+
 
 def available(device, dtype: Any = torch.float32) -> torch.device:
     """That device. DeviceError if torch cannot compute there; RequestError for such a dtype."""
@@ -36,8 +38,9 @@ def ready(config: Config, state: dict[str, Tensor], device: torch.device,
                                               and weight.is_floating_point()
                                               for name, weight in state.items()):
         raise ValueError("its state is no dict of names and tensors of floats")
-    if config.layers > len(state):                      # refused before that many layers are made
-        raise ValueError(f"{len(state)} weights are not those of {config.layers} layers")
+    if config.layers > min(MOST_LAYERS, len(state)):    # refused before that many layers are made
+        raise ValueError(f"{len(state)} weights are not those of {config.layers} layers, of which "
+                         f"at most {MOST_LAYERS:,} are read")
     with torch.device("meta"):                          # nothing is drawn that would be thrown away
         model = GPT(config)
     if config.tied:

@@ -47,8 +47,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     safetensors = extra("safetensors")
     try:
         os.fsencode(path).decode()
-    except UnicodeDecodeError as error:
-        raise PairError(f"{path}: safetensors opens no file whose path is not UTF-8") from error
+    except UnicodeError as error:
+        raise PairError(f"{one_line(path)}: safetensors opens no file whose path is not "
+                        "UTF-8") from error
     read_header(path)                                   # before safetensors makes objects of it
     try:
         found = extra("safetensors.torch").load_file(path)

@@ -19,7 +19,7 @@ from nanospec.errors import PairError, RequestError, one_line, quoted
 from nanospec.files.chat_template import ChatTemplate, Message
 from nanospec.files.control_tokens import check_growth, mark, read_added, written_by
 from nanospec.files.extra import extra
-from nanospec.files.paths import read_file, read_json, write_json
+from nanospec.files.paths import TABLE, read_file, read_json, write_json
 from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, refusing, text_of, unheard
 
 LARGEST = 2 ** 26       # bytes of a tokenizer.json: twice those of the largest vocabularies
@@ -257,7 +257,7 @@ def read_template(folder: Path, config: dict, special: dict[str, str]) -> ChatTe
     """
     alone = folder / "chat_template.jinja"
     try:
-        found = (read_file(alone).decode("utf-8-sig") if alone.exists()
+        found = (read_file(alone, TABLE).decode("utf-8-sig") if alone.exists()
                  else config.get("chat_template"))
     except UnicodeDecodeError as error:
         raise PairError(f"{alone} is no text in UTF-8: {one_line(error)}") from error

@@ -61,6 +61,10 @@ def test_where_a_template_stands(folder):
     (folder / "chat_template.jinja").write_bytes(b"caf\xe9")
     with pytest.raises(PairError, match="chat_template.jinja is no text in UTF-8"):
         FolderTokenizer.load(folder)
+    with open(folder / "chat_template.jinja", "wb") as file:
+        file.truncate(2 ** 24 + 1)
+    with pytest.raises(PairError, match="has 16,777,217 bytes, and at most 16,777,216 are read"):
+        FolderTokenizer.load(folder)
     (folder / "chat_template.jinja").unlink()
     assert FolderTokenizer.load(folder).template is None
     configured(folder, chat_template=[{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}])

@@ -17,6 +17,7 @@ from nanospec.errors import PairError
 from nanospec.files import safetensors_files
 from nanospec.files.huggingface import load_folder, read_config, save_folder, taken_apart
 from nanospec.files.paths import read_json
+from nanospec.files.runnable import ready
 from nanospec.files.safetensors_files import read_safetensors
 from nanospec.generate import generate
 from nanospec.model import GPT, Config
@@ -387,6 +388,13 @@ def test_harmless_tensors_are_passed_over(tmp_path):
     refused(load_folder, tmp_path, words="lm_head.weight")
 
 
+def test_a_model_of_thousands_of_layers_is_refused_before_it_is_made():
+    """The largest have some hundred. Each layer is an object of objects, however small its weights are."""
+    state = {str(number): torch.zeros(1) for number in range(2049)}
+    with pytest.raises(ValueError, match="not those of 2049 layers, of which at most 2,048 are read"):
+        ready(Config(5, 16, 2049, 4, 1, 1, 4), state, torch.device("cpu"), torch.float32)
+
+
 def test_a_tensor_in_two_files(model, tmp_path):
     """Unless the index names one of the two alone."""
     tensors = taken_apart(model)
@@ -401,6 +409,7 @@ def test_a_tensor_in_two_files(model, tmp_path):
 @pytest.mark.parametrize("text, words", [
     ("", "no table in JSON"), ("{}", "no index"), ("[]", "no table in JSON"), ('{"weight_map": 5}', "no index"),
     ('{"weight_map": {"a": 5}}', "no index"), ('{"weight_map": {"a": []}}', "no index"),
+    ('{"weight_map": {"a": "\\ud800.safetensors"}}', "whose path is not UTF-8"),
     ('{"weight_map": {"a": "../x.safetensors"}}', "no weights"), ('{"weight_map": {"a": "/x"}}', "no weights")])
 def test_an_index_that_is_none(model, tmp_path, text, words):
     write(tmp_path, taken_apart(model))
