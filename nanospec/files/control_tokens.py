@@ -107,10 +107,10 @@ def check_growth(file: Mapping) -> None:
     than GROWTH times as long: a few steps that double it would take all memory. Or if it puts more
     than GROWTH tokens around every text.
     """
-    for part in "normalizer", "pre_tokenizer", "decoder":
+    for part in "normalizer", "pre_tokenizer", "decoder", "post_processor":
         times = 1.0
         for step in steps_of(file.get(part)):
-            in_bytes = part != "decoder" and step.get("type") == "ByteLevel"
+            in_bytes = part in ("normalizer", "pre_tokenizer") and step.get("type") == "ByteLevel"
             times *= 4.0 if in_bytes else growth_of(step)       # a character has up to four
         if times > GROWTH:
             raise PairError(f"the tokenizer's {part} could make a text {times:,.0f} times as long")
@@ -130,11 +130,13 @@ def added_by(step: Mapping) -> int:
 
 
 def steps_of(step: Any) -> list[dict]:
-    """One after the other."""
+    """One after the other. What a step has under the names of others' parts nobody reads."""
     if not isinstance(step, dict):
         return []
+    if step.get("type") != "Sequence":
+        return [step]
     inner = [step[name] for name in INNER if isinstance(step.get(name), list)]
-    return [one for part in sum(inner, []) for one in steps_of(part)] if inner else [step]
+    return [one for part in sum(inner, []) for one in steps_of(part)]
 
 
 def growth_of(step: Mapping) -> float:
@@ -144,6 +146,10 @@ def growth_of(step: Mapping) -> float:
         pattern = step.get("pattern", {})
         text = pattern.get("String") if isinstance(pattern, dict) else None
         return max(1.0, len(content) / len(text)) if text else 1.0 + len(content)
+    if kind == "TemplateProcessing":                    # the text itself may stand there often
+        forms = [step[form] for form in ("single", "pair") if isinstance(step.get(form), list)]
+        return float(max([1, *(sum("Sequence" in piece for piece in form
+                                   if isinstance(piece, dict)) for form in forms)]))
     if kind == "Precompiled":
         table = b64decode(str(step.get("precompiled_charsmap", "")))    # a trie, then the texts
         begin = 4 + int.from_bytes(table[:4], "little")

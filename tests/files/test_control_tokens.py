@@ -153,6 +153,7 @@ def test_threads_that_encode_plain_texts_while_others_chat():
         assert all(pool.map(work, [*right] * 2))
 
 
+TEXT = {"Sequence": {"id": "A", "type_id": 0}}
 DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 
 
@@ -163,6 +164,9 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     ("pre_tokenizer", {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel", "add_prefix_space": False,
                                                               "trim_offsets": True, "use_regex": False}] * 9}),
     ("decoder", {"type": "Sequence", "normalizers": [], "decoders": [DOUBLES] * 12}),
+    ("normalizer", DOUBLES | {"normalizers": [], "content": "a" * 2_000}),
+    ("post_processor", {"type": "TemplateProcessing", "single": [TEXT] * 1_001, "pair": [TEXT, TEXT],
+                        "special_tokens": {}}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
     ("normalizer", {"type": "Replace", "pattern": {"Regex": ""}, "content": "x" * 10_000})])
 def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):
