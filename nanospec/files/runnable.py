@@ -9,7 +9,8 @@ from nanospec.errors import DeviceError, RequestError, one_line, quoted
 from nanospec.methods.draft_models.learned import Learned
 from nanospec.model import GPT, Config
 
-MOST_LAYERS = 2048      # the largest models have some hundred
+# The largest models have some hundred. For twice as many torch takes four times as long.
+MOST_LAYERS = 512
 
 
 def available(device, dtype: Any = torch.float32) -> torch.device:

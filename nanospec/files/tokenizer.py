@@ -26,7 +26,7 @@ import tiktoken
 
 from nanospec.errors import (NanospecError, PairError, RequestError, TextError, check_numbers,
                              one_line, quoted)
-from nanospec.files.paths import read_file, write_atomically
+from nanospec.files.paths import TABLE, read_file, write_atomically
 
 END_OF_TEXT = "<|endoftext|>"
 ONE_AT_A_TIME = Lock()  # of those that turn the error stream away
@@ -216,7 +216,7 @@ class Tokenizer:
         """FileNotFoundError, or PairError if the file is not in tiktoken's format, its ranks are
         not 0, 1, 2, ..., or one of the 256 bytes has none.
         """
-        data, ranks = read_file(path), dict[bytes, int]()
+        data, ranks = read_file(path, TABLE), dict[bytes, int]()
         try:
             for count, line in enumerate(filter(bytes.strip, BytesIO(data))):
                 piece, rank = line.split()
