@@ -135,6 +135,17 @@ def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
     assert {*NAMES} <= {*OFF} and OFF["top_k"] == (-1, 0)
 
 
+def test_all_that_a_reply_says_has_one_time(monkeypatch):
+    """5 seconds: after one of them the next byte has four, and half a second before the end only that."""
+    now, given = iter([10.0, 11.0, 14.5, 15.5]), []
+    monkeypatch.setattr(bounded, "perf_counter", now.__next__)
+    sock = SimpleNamespace(gettimeout=lambda: 5.0, settimeout=given.append)
+    reply = bounded.Bounded(SimpleNamespace(readinto=lambda buffer: 3, close=lambda: None), sock)
+    assert [reply.readinto(bytearray(9)) for _ in range(2)] == [3, 3] and given == [4.0, 0.5]
+    with pytest.raises(TimeoutError, match="still answering after 5 seconds"):
+        reply.readinto(bytearray(9))
+
+
 def test_what_a_server_takes_is_found_out_once_for_all_prompts():
     """The word that it refuses stands in its first request, and once alone."""
     server = endpoint({"declines": ("min_p",), "names": "texts"}, {"temperature": 0}, PROMPT, 2)

@@ -19,6 +19,7 @@ from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, without_half
+from nanospec.judge.kinds import Case, drawn_at
 from nanospec.judge.rounding import Read, compared, exact_type, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -237,6 +238,24 @@ def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
         one_of = judged(greedy_texts(), [written(TARGET, prompt, penalised) for prompt in PROMPTS], dtype)
         assert one_of.status == 2 and re.search(r"a repetition penalty of 1\.(15|2)\b", one_of.verdict)
         assert {compared.verdict for compared in one_of.each} == found
+
+
+def test_what_a_coarser_type_moves_is_measured_on_the_texts_that_are_off(monkeypatch):
+    """The second and the fourth of them."""
+    asked, real = [], texts.measured
+    monkeypatch.setattr(texts, "measured", lambda target, exact, tasks, ids, dtype: asked.append(
+        ([task.prompt for task in tasks], [b for _, b in ids], dtype)) or real(target, exact, tasks, ids, dtype))
+    a, b = greedy_texts(), greedy_texts()
+    b = [[*ids[:4], (ids[4] + 500) % 1000, *ids[5:]] if number in (1, 3) else ids for number, ids in enumerate(b)]
+    assert judged(a, b, "bfloat16", draft_model=None).status == 1
+    assert asked[1:] == [([PROMPTS[1], PROMPTS[3]], [b[1], b[3]], "int8")]
+
+
+@pytest.mark.parametrize("tokens, known", [(63, False), (64, True)])
+def test_of_few_tokens_no_temperature_is_named(tokens, known):
+    drawn = list(generate(TARGET, PROMPTS[0], tokens, 1.0, seed=3))
+    case = Case(PROMPTS[0], SimpleNamespace(tokens=drawn), [])
+    assert (drawn_at(TARGET, [case]) is not None) == known
 
 
 # By hand
