@@ -394,8 +394,8 @@ def test_it_is_saved_every_few_minutes_and_at_its_end(monkeypatch):
         return SimpleNamespace(item=lambda: 1.0)
 
     size = SimpleNamespace(look=50, batch=2, target=SimpleNamespace(context=128))
-    training = SimpleNamespace(size=size, name="draft", phases=["draft"], steps=7, step=0, phase=0, history=[], out="out",
-                               take_step=step, look=lambda held, windows: ([2.75], ""), draw=lambda: None,
+    training = SimpleNamespace(size=size, name="draft", phases=["draft"], steps=7, step=0, phase=0, history=[],
+                               out="out", take_step=step, look=lambda held, windows: ([2.75], ""), draw=lambda: None,
                                save=lambda: saved.append(training.step))
     assert train_tiny.run(training, "held out", QUIET) and saved == [2, 4, 6, 7]
 
