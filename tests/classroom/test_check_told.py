@@ -32,6 +32,12 @@ def test_slow_but_lossless_is_told_apart_from_wrong(told):
     assert "\nAveraged over all draft tokens, the" in told(3, HEAD3 + "    return dice.pick(p_target)\n").failure[1]
 
 
+def test_what_an_earlier_check_of_the_file_has_seen_is_forgotten(told):
+    """Where it threw, say: the one that is checked now throws nothing."""
+    told(3, WRONG)
+    assert "it never throws the dice" in told(3, HEAD3 + "    return p_target.argmax(-1)\n").failure[1]
+
+
 def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
     found = told(3, WRONG.replace("p_target)\n", "p_target ** 3)\n"))
     assert not found.named
