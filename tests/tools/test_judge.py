@@ -331,7 +331,7 @@ def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkey
     assert verdict.wrong and "There was time for" in str(verdict)
     assert f"of the zoo's {len(OF_A_CHAIN)} bugs" in verdict.why
     assert f"time for {len(stepped)} of" in str(verdict) and said == [
-        ("walking every path", 0),
+        ("walking every path, for at most 30 s", 0),
         ("WRONG. Which bug of the zoo is it? Looking for 30 seconds at most", len(OF_A_CHAIN))]
 
 
