@@ -43,7 +43,7 @@ from nanospec.cli.launch import Parser, command, signals
 from nanospec.cli.options import HERE, NEW_FOLDER, SEED
 from nanospec.cli.show.figures import draw_losses
 from nanospec.errors import NanospecError, PairError, RequestError, TextError, one_line
-from nanospec.fast.announce import IN_TOKENS, announced, each
+from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.fast.whole_texts import read_whole
@@ -476,23 +476,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     warn(console, listed.differs if listed else [])
 
     # The texts: what the models are to write like, more of the kind, and what is held out.
-    texts = zip(*map(read_texts, args.text or [None]))
-    first, held_texts = (sum(parts, []) for parts in texts)
-    # A small size sees less than the library in all its steps, at three characters a token.
-    seen = 3 * size.batch * size.target.context * sum(SIZES[name].steps)
-    if args.text or not listed and seen < sum(map(len, first)):
-        more = []
-    else:
-        names = listed.names if listed else DEPENDENCIES
-        more = read_packages(each("reading packages", names), held_texts)
+    names = listed.names if listed else DEPENDENCIES
+    with announced("reading the texts", at_once=False, steps=len(names)) as step:
+        texts = zip(*map(read_texts, args.text or [None]))
+        first, held_texts = (sum(parts, []) for parts in texts)
+        # A small size sees less than the library in all its steps, at three characters a token.
+        seen = 3 * size.batch * size.target.context * sum(SIZES[name].steps)
+        small = args.text or not listed and seen < sum(map(len, first))
+        more = [] if small else read_packages(names, held_texts, step)
 
     # In tokens, by ranks that are learned from the first.
     ranks = size.target.vocab_size - 1
     with announced("learning a tokenizer", at_once=False, steps=max(1, ranks - 256)) as step:
         tokenizer = Tokenizer.load(out / FILES[0]) if args.resume else \
             Tokenizer(learn_ranks("\n".join(first), ranks, step))
-    held = HeldOut.of(held_texts, tokenizer, args.device)
-    ids = in_tokens(each(IN_TOKENS, first), each(IN_TOKENS, more), tokenizer).to(args.device)
+    with announced("turning texts into tokens", at_once=False, steps=len(first + more)) as step:
+        held = HeldOut.of(held_texts, tokenizer, args.device)
+        ids = in_tokens(first, more, tokenizer, step).to(args.device)
     held.windows(size.target.context)                   # raises where there is not one
     warn(console, listed.compared(ids) if listed else [])
 

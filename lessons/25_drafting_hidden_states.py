@@ -224,7 +224,7 @@ fall["prefix, trained longer"] = along(prefix, (held, *of_target(target, held, p
 show(fall)
 left_at_5 = {name: alphas[4] / alphas[0] for name, alphas in fall.items()}
 assert fall["prefix, trained longer"][0] > fall["EAGLE"][0] + .1
-assert left_at_5["prefix, trained longer"] > left_at_5["EAGLE"]
+assert left_at_5["prefix, trained longer"] > left_at_5["EAGLE"] + .1
 figures.drafting_hidden_states(fall)
 
 # %% [markdown]

@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
-from itertools import islice
 from numbers import Integral, Real
 from reprlib import Repr
 from typing import Any
@@ -71,7 +70,11 @@ def check_numbers(kind: type, **named: Any) -> None:
 def check_ids(name: str, ids: Any, kind: Any = Sequence) -> None:
     """RequestError unless `ids` are whole numbers, in a list or in another collection."""
     listed = isinstance(ids, kind) and not isinstance(ids, str)
-    if listed and next(islice(ids, MOST_IDS, None), None) is not None:
+    try:
+        many = listed and len(ids) > MOST_IDS
+    except OverflowError:               # of a range of 10 ** 30
+        many = True
+    if many:
         raise RequestError(f"{name} has more than {MOST_IDS:,} tokens")
     if not listed or not all(isinstance(token, Integral) for token in ids):
         raise RequestError(f"{name} must be a list of token ids, got {quoted(ids)}")

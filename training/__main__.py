@@ -30,7 +30,7 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import MODEL, NEW_FOLDER, whole_number
 from nanospec.errors import PairError, RequestError
 from nanospec.fast.autotune import copy_of, dtypes_of, fastest, set_up
-from nanospec.fast.announce import IN_TOKENS, announced, each
+from nanospec.fast.announce import announced
 from nanospec.fast.clock import step_seconds
 from nanospec.fast.compiled import compiler_for
 from nanospec.files.model_file import load_learned
@@ -47,6 +47,7 @@ from training.kept import Kept, KeptTraining
 from training.learning import STEPS, LearnedTraining, files_of, plan_of
 from training.own_texts import AT_ONCE, TOKENS, read, written
 
+IN_TOKENS = "turning texts into tokens"
 PART = AT_ONCE * TOKENS         # tokens
 PARTS = 16                      # that are made where --tokens does not say how many
 BATCH, WRITTEN = 64, 16_384     # of a Plan for our pair on CUDA, where a step costs less
@@ -109,11 +110,14 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
     target, _, tokenizer = load_pair(beside, args.device)
     listed = Listed(args.texts) if args.texts else None
     warn(console, listed.differs if listed else [])
-    parts = [read_texts(path) for path in args.text or [None]]
-    texts, held_texts = (sum(texts, []) for texts in zip(*parts))
-    more = read_packages(each("reading packages", listed.names), held_texts) if listed else []
-    held = HeldOut.of(held_texts, tokenizer, args.device)
-    ids = in_tokens(each(IN_TOKENS, texts), each(IN_TOKENS, more), tokenizer).to(args.device)
+    names = listed.names if listed else []
+    with announced("reading the texts", at_once=False, steps=len(names)) as step:
+        parts = [read_texts(path) for path in args.text or [None]]
+        texts, held_texts = (sum(texts, []) for texts in zip(*parts))
+        more = read_packages(names, held_texts, step)
+    with announced(IN_TOKENS, at_once=False, steps=len(texts) + len(more)) as step:
+        held = HeldOut.of(held_texts, tokenizer, args.device)
+        ids = in_tokens(texts, more, tokenizer, step).to(args.device)
     held.windows(target.config.context)                 # raises where there is not one
     warn(console, listed.compared(ids) if listed else [])
     plan = plan_of(args.name, target.config, steps_of(args))
@@ -158,7 +162,8 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
     wanted = (args.tokens or PARTS * PART) // PART
     if args.text:
         texts = [text for path in args.text for text in sum(read_texts(path), [])]
-        ids = to_ids(each(IN_TOKENS, texts), tokenizer)
+        with announced(IN_TOKENS, at_once=False, steps=len(texts)) as step:
+            ids = to_ids(texts, tokenizer, step)
         wanted = min(wanted, len(ids) // PART)
     lacking = range(len(kept.parts), wanted)
     writer = quick_copy(target, AT_ONCE) if lacking and not args.text else target

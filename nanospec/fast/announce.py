@@ -4,16 +4,13 @@ its end is known, and words that may come from a stranger are made safe.
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 from time import perf_counter
-from typing import TypeVar
 
-T = TypeVar("T")
 STILL = 2.5             # seconds between two signs of life
 BAR = 20                # characters
-IN_TOKENS = "turning the texts into tokens"     # two trainings say so
 _going_on: list[Event] = []             # what is announced now, the innermost last
 # A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
 # direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
@@ -75,11 +72,3 @@ def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Calla
         thread.join()
         _going_on.remove(ended)
         print(clear, end="", file=sys.stderr, flush=True)
-
-
-def each(what: str, things: Collection[T]) -> Iterator[T]:
-    """One after the other, announced if they take that long, with a bar."""
-    with announced(what, at_once=False, steps=len(things)) as step:
-        for thing in things:
-            yield thing
-            step()

@@ -121,19 +121,25 @@ def check_growth(file: Mapping) -> None:
 
 def added_by(step: Mapping) -> int:
     """How many tokens a step after the model puts around a text or two."""
-    tokens = step.get("special_tokens")
-    names = [str(piece["SpecialToken"].get("id")) for form in ("single", "pair")
-             for piece in step.get(form) or () if isinstance(piece, dict)
-             and isinstance(piece.get("SpecialToken"), dict)]
-    return sum(len(tokens[name].get("ids", ())) for name in names if isinstance(tokens, dict)
-               and isinstance(tokens.get(name), dict))
+    if step["type"] != "TemplateProcessing":
+        return 0
+    try:
+        names = [piece["SpecialToken"]["id"] for form in ("single", "pair")
+                 for piece in step.get(form) or () if "SpecialToken" in piece]
+        return sum(len(step["special_tokens"][name]["ids"]) for name in names)
+    except (LookupError, TypeError) as error:           # the engine takes other forms of it, too
+        raise PairError(f"the tokenizer's template is none: {one_line(error)}") from error
 
 
 def steps_of(step: Any) -> list[dict]:
-    """One after the other. What a step has under the names of others' parts nobody reads."""
-    if not isinstance(step, dict):
+    """One after the other. Only a Sequence has steps; in another step such a key means nothing.
+    PairError for one without a type: the engine guesses what it is.
+    """
+    if step is None:
         return []
-    if step.get("type") != "Sequence":
+    if not isinstance(step, dict) or not isinstance(step.get("type"), str):
+        raise PairError("a step of the tokenizer has no type")
+    if step["type"] != "Sequence":
         return [step]
     inner = [step[name] for name in INNER if isinstance(step.get(name), list)]
     return [one for part in sum(inner, []) for one in steps_of(part)]
@@ -141,7 +147,7 @@ def steps_of(step: Any) -> list[dict]:
 
 def growth_of(step: Mapping) -> float:
     """How many times as long a step makes a text, at most."""
-    kind, content = step.get("type"), str(step.get("content", ""))
+    kind, content = step["type"], str(step.get("content", ""))
     if kind == "Replace":
         pattern = step.get("pattern", {})
         text = pattern.get("String") if isinstance(pattern, dict) else None

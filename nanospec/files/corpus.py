@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -59,12 +59,16 @@ def cut(texts: Sequence[str]) -> Texts:
             [text[end:] for text, end in zip(texts, ends)])
 
 
-def to_ids(texts: Iterable[str], tokenizer: AnyTokenizer) -> Tensor:
-    """All texts as one row of ids (N,), end of text before each and after the last."""
+def to_ids(texts: Sequence[str], tokenizer: AnyTokenizer,
+           step: Callable[[], object] = lambda: None) -> Tensor:
+    """All texts as one row of ids (N,), end of text before each and after the last. step: called
+    after each.
+    """
     end = torch.tensor([tokenizer.end_of_text], device="cpu")
-    begin = opening(tokenizer)
-    parts = [torch.tensor(begin + tokenizer.encode(text), dtype=torch.int64, device="cpu")
-             for text in texts]
+    begin, parts = opening(tokenizer), list[Tensor]()
+    for text in texts:
+        parts.append(torch.tensor(begin + tokenizer.encode(text), dtype=torch.int64, device="cpu"))
+        step()
     return torch.cat([end, *(part for text in parts for part in (text, end))])
 
 

@@ -141,7 +141,8 @@ def parse_config(file: GGUFFile) -> Config:
     # The names of all their tensors are made before any is looked for.
     if not 0 < file.value("{}.block_count") <= min(MOST_LAYERS, len(file.reader.tensors)):
         raise PairError(f"{file.path} does not have the weights of "
-                        f"{file.value('{}.block_count')} layers")
+                        f"{file.value('{}.block_count')} layers, of which at most {MOST_LAYERS} "
+                        "are read")
     tied = all(tensor.name != "output.weight" for tensor in file.reader.tensors)
     return Config(len(file.value("tokenizer.ggml.tokens")), file.value("{}.context_length"),
                   file.value("{}.block_count"), channels, heads,

@@ -9,7 +9,7 @@ them. Nothing is installed here.
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -37,13 +37,17 @@ AGAIN = 3                   # how often the texts to write like are read where o
 LONG_LINE = 40              # characters of a line by which a copied file is known
 
 
-def read_packages(names: Iterable[str], held: Sequence[str]) -> list[str]:
+def read_packages(names: Iterable[str], held: Sequence[str],
+                  step: Callable[[], object] = lambda: None) -> list[str]:
     """The sources of these packages, of those installed, one string a file.
 
-    held: the texts that models are judged on.
+    held: the texts that models are judged on. step: called after each package.
     """
-    judged_on = {line for text in held for line in long_lines(text)}
-    return [text for name in names for text in read_sources(name, judged_on)]
+    judged_on, found = {line for text in held for line in long_lines(text)}, list[str]()
+    for name in names:
+        found += read_sources(name, judged_on)
+        step()
+    return found
 
 
 def read_sources(name: str, judged_on: set[str]) -> Iterator[str]:
@@ -73,10 +77,13 @@ def long_lines(text: str) -> list[str]:
     return [line for line in text.split("\n") if len(line) >= LONG_LINE]
 
 
-def in_tokens(first: Iterable[str], more: Iterable[str], tokenizer: AnyTokenizer) -> Tensor:
-    """The texts to learn from (N,), the first AGAIN times if there are more."""
-    of_first, of_more = (to_ids(texts, tokenizer).int() for texts in (first, more))
-    return torch.cat([of_first] * (AGAIN if len(of_more) > 1 else 1) + [of_more])
+def in_tokens(first: Sequence[str], more: Sequence[str], tokenizer: AnyTokenizer,
+              step: Callable[[], object] = lambda: None) -> Tensor:
+    """The texts to learn from (N,), the first AGAIN times if there are more. step: called after
+    each.
+    """
+    return torch.cat([to_ids(first, tokenizer, step).int()] * (AGAIN if more else 1)
+                     + [to_ids(more, tokenizer, step).int()])
 
 
 class Listed:

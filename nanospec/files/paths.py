@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from nanospec.errors import PairError, RequestError, one_line, quoted
 
-MOST = 2 ** 28          # bytes of a file that is no weights; the largest tokenizers have an eighth
+MOST = 2 ** 28          # bytes of any other file that is no weights
 TABLE = 2 ** 24         # of a table in JSON, which takes up to 24 times as much memory
 # Begins what a clone without Git LFS has in a file's place.
 POINTER = b"version https://git-lfs.github.com/spec/"

@@ -10,12 +10,17 @@ refused before anything is made.
 import math
 import pickletools
 import re
+from struct import Struct
 from zipfile import ZIP_STORED, ZipFile
 
 from nanospec.files.paths import check_claimed
 
 LONGEST = 2 ** 20       # bytes: of 24 layers it has 32,000
 MOST_PARTS = 20_000     # of a checkpoint: a tensor each
+# The parts that torch writes. It does not tell upper from lower case in their names.
+PARTS = re.compile(r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.\w+|\.data/serialization_id)")
+# How a zip file ends, and how one of more than 4 GB does.
+END, LOCATOR, END64 = Struct("<4s4H2LH"), Struct("<4sLQL"), Struct("<4sQ2H2L4Q")
 NAMES = re.compile(r"torch\._utils _rebuild_tensor_v2|collections OrderedDict|torch \w+Storage")
 NUMBERS = {"BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NEWTRUE", "NEWFALSE", "NONE"}
 TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -27,20 +32,47 @@ KNOWN = NUMBERS | TUPLES.keys() | KEPT | AGAIN | OTHERS
 
 
 def check_parts(parts: ZipFile, size: int) -> None:
-    """ValueError for a checkpoint of `size` bytes that torch may read otherwise than we do, that
-    has more than MOST_PARTS or more bytes in them, or a pickle as below.
+    """Of a checkpoint of `size` bytes. ValueError for more than MOST_PARTS, for parts that torch
+    does not write, that have more bytes together or that it may read otherwise than we do, and for
+    a pickle as below.
     """
+    check_directory(parts, size)
     entries = parts.infolist()
     if len(entries) > MOST_PARTS:
         raise ValueError(f"it has {len(entries):,} parts")
-    if parts.comment or any(entry.compress_type != ZIP_STORED for entry in entries):
-        raise ValueError("its parts are compressed, or have a comment, as torch writes none")
+    if any(entry.compress_type != ZIP_STORED for entry in entries):
+        raise ValueError("its parts are compressed, as torch writes none")
     check_claimed(sum(entry.file_size for entry in entries), size)
     for entry in entries:
-        if entry.filename.lower().endswith(".pkl"):     # torch does not tell .PKL from it
+        if not PARTS.fullmatch(entry.orig_filename):
+            raise ValueError(f"it has a part that torch writes in none: {entry.orig_filename!r}")
+        if entry.orig_filename.endswith(".pkl"):
             if entry.file_size > LONGEST:
                 raise ValueError(f"its list of tensors has {entry.file_size:,} bytes")
             check_program(parts.read(entry))
+
+
+def check_directory(parts: ZipFile, size: int) -> None:
+    """ValueError if another reader could find another list of parts. Some look where its end says
+    that it begins, others right before its end, and some believe only the end of a large file.
+    """
+    file, at = parts.fp, size - END.size
+    assert file is not None                             # it is open
+
+    def read(what: Struct, at: int) -> tuple:
+        file.seek(max(at, 0))
+        return what.unpack(file.read(what.size))
+
+    *_, length, offset, comment = read(END, at)
+    small = {offset, length}
+    mark, _, place, _ = read(LOCATOR, at - LOCATOR.size)
+    if mark == b"PK\x06\x07":
+        at -= LOCATOR.size + END64.size
+        *_, length, offset = read(END64, at)
+        if place != at or not small <= {offset, length, 2 ** 32 - 1}:
+            comment = 1
+    if comment or offset != parts.start_dir or offset + length != at:
+        raise ValueError("its list of parts can be read in two ways")
 
 
 def check_program(program: bytes) -> None:

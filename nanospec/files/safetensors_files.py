@@ -50,7 +50,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     except UnicodeError as error:
         raise PairError(f"{one_line(path)}: safetensors opens no file whose path is not "
                         "UTF-8") from error
-    read_header(path)                                   # before safetensors makes objects of it
+    header_length(path)                                 # before safetensors makes objects of it
     try:
         found = extra("safetensors.torch").load_file(path)
     except safetensors.SafetensorError as error:
@@ -63,16 +63,27 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def read_header(path: Path) -> dict:
-    """What a safetensors file says before its numbers; {} where that is no table.
-    FileNotFoundError; PairError for one that is longer than any.
+def header_length(path: Path) -> int:
+    """Bytes, after the first eight, in which a safetensors file says what it holds; 0 if it claims
+    more than it has. FileNotFoundError; PairError for more than any has.
     """
     with open(fetched(path), "rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if TABLE < length <= path.stat().st_size:
-            raise PairError(f"{path} says in {length:,} bytes what it holds, and at most {TABLE:,} "
-                            "are read here")
-        head = file.read(length) if length <= TABLE else b""
+    if length > path.stat().st_size:
+        return 0
+    if length > TABLE:
+        raise PairError(f"{path} says in {length:,} bytes what it holds, and at most {TABLE:,} "
+                        "are read here")
+    return length
+
+
+def read_header(path: Path) -> dict:
+    """What a safetensors file says before its numbers; {} where that is no table. Errors as of
+    header_length.
+    """
+    length = header_length(path)
+    with open(path, "rb") as file:
+        head = file.read(8 + length)[8:]
     try:
         table = json.loads(head)
     except (ValueError, RecursionError):

@@ -190,6 +190,25 @@ def test_a_tokenizer_that_would_put_many_tokens_around_every_text():
             check_growth({"post_processor": step})
 
 
+@pytest.mark.parametrize("part, steps", [
+    ("normalizer", {"normalizers": [DOUBLES] * 3}), ("decoder", {"pattern": {"String": "a"}, "content": "aa"}),
+    ("normalizer", {"type": "Sequence", "normalizers": [DOUBLES | {"type": 5}]}), ("pre_tokenizer", [DOUBLES]),
+    ("post_processor", {"single": [TEXT] * 5, "pair": [TEXT, TEXT], "special_tokens": {}})])
+def test_a_step_without_a_type_is_not_guessed(part, steps):
+    """As the engine does."""
+    with pytest.raises(PairError, match="a step of the tokenizer has no type"):
+        check_growth({part: steps})
+
+
+@pytest.mark.parametrize("template", [
+    {"single": [{"SpecialToken": ["b", 0]}, TEXT], "special_tokens": {"b": ["b", [2, 2], ["x"]]}},
+    {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}, TEXT], "special_tokens": {"b": ["b", [2, 2], ["x"]]}},
+    {"single": [5]}, {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}]}])
+def test_a_template_of_another_form_is_refused(template):
+    with pytest.raises(PairError, match="the tokenizer's template is none"):
+        check_growth({"post_processor": {"type": "TemplateProcessing"} | template})
+
+
 def test_a_table_of_characters_that_claims_more_than_it_holds():
     table = b64encode(struct.pack("<I", 97) + b"\xff" * 96).decode()
     with pytest.raises(PairError, match="longer than it is"):

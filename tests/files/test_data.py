@@ -109,8 +109,9 @@ def test_a_file_whose_name_is_no_utf8_is_a_file_like_any_other(tmp_path):
 
 def test_end_of_text_stands_around_every_text():
     tokenizer = Tokenizer(train("a b c", 256))
-    end = tokenizer.end_of_text
+    end, steps = tokenizer.end_of_text, []
     assert to_ids(["a", "bc"], tokenizer).tolist() == [end, 97, end, 98, 99, end]
+    assert to_ids(["a", "bc", "d"], tokenizer, lambda: steps.append(1)).numel() == 8 and len(steps) == 3
     assert to_ids([], tokenizer).tolist() == [end] and to_ids(["", "a"], tokenizer).tolist() == [end, end, 97, end]
 
 

@@ -79,20 +79,41 @@ def test_it_is_looked_at_before_anything_is_made(tmp_path, monkeypatch):
     assert made == []
 
 
+def zipped(*parts: tuple[str, bytes]) -> bytes:
+    file = BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
 def test_torch_is_given_no_pickle_that_was_not_looked_at(tmp_path):
-    """torch does not tell .PKL from .pkl, and takes what does not begin as a zip file for a pickle alone."""
+    """torch does not tell .PKL from .pkl, and takes what does not begin as a zip file for a pickle alone. It looks for
+    the list of parts where the end of the file says that it is; Python looks right before its end.
+    """
     path, bytes_of_300_mb = tmp_path / "a.pt", b"\x80\x02" + name("builtins", "bytearray") + b"J\x00\xa3\xe1\x11\x85R."
     with zipfile.ZipFile(path, "w") as parts:
         parts.writestr("archive/data.PKL", bytes_of_300_mb)
+    with pytest.raises(PairError, match="part that torch writes in none: 'archive/data.PKL'"):
+        load_saved(path)
+    path.write_bytes(zipped(("archive/data.pkl", bytes_of_300_mb)))
     with pytest.raises(PairError, match="it names builtins bytearray"):
         load_saved(path)
-    torch.save({"a": 1}, tmp_path / "b.pt")
-    zipped = (tmp_path / "b.pt").read_bytes()
-    path.write_bytes(bytes_of_300_mb + zipped)
+    good = zipped(("archive/data.pkl", program_of({"a": 1})))
+    path.write_bytes(bytes_of_300_mb + good)
     with pytest.raises(PairError, match="it does not begin as one"):
         load_saved(path)
-    with zipfile.ZipFile(path, "w") as parts:
-        parts.comment = b"of which two readers may take two parts for the list"
-        parts.writestr("archive/data.pkl", program_of({"a": 1}))
-    with pytest.raises(PairError, match="or have a comment"):
-        load_saved(path)
+    bad = zipped(("archive/data.pkl", bytes_of_300_mb))
+    at = len(bad) - 22                                  # where its end begins
+    two_lists = bytearray(bad[:at] + good)
+    two_lists[-6:-2] = bad[-6:-2]                       # the end says where the list of the first one is
+    torch.save({"a": 1}, path)
+    large = path.read_bytes()
+    assert large[-42:-38] == b"PK\x06\x07"              # it has the end of a large file, too
+    lists = [bytes(two_lists), good[:-2] + struct.pack("<H", 7) + b"comment"]
+    for place in -98 + 48, -42 + 8, -6:                 # in the two ends, and in what leads to the first
+        lists.append(large[:place] + bytes([large[place] ^ 1]) + large[place:][1:])
+    for content in lists:
+        path.write_bytes(content)
+        with pytest.raises(PairError, match="its list of parts can be read in two ways|Bad magic number"):
+            load_saved(path)

@@ -265,7 +265,7 @@ def test_without_a_pair_in_its_folder_it_is_for_the_one_that_ships(pair_folder, 
 def test_it_learns_from_a_list_of_packages_too(pair_folder, tmp_path, monkeypatch, capsys):
     copied(pair_folder, tmp_path)
     (tmp_path / "list").write_text("rich==0.0.1\n# tokens 5 abc\n")
-    monkeypatch.setattr(training, "read_packages", lambda names, held: [f"# {[*names]} {len(held)}"])
+    monkeypatch.setattr(training, "read_packages", lambda names, held, _: [f"# {names} {len(held)}"])
     monkeypatch.setattr(training, "read_texts", lambda path: read_texts(TEXT))
     assert training.main(["mlp", "--out", str(tmp_path), "--steps", "1", "--minutes", "0", "--texts",
                           str(tmp_path / "list")]) == 0

@@ -441,7 +441,7 @@ def test_the_default_text_is_the_library_and_what_nanospec_needs(tmp_path, monke
     """The library several times, the packages once, in tokens that were learned from the library."""
     read, held = read_texts(TEXT)
     monkeypatch.setattr(train_tiny, "read_texts", lambda path: (read, held))
-    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged: [f"# {len([*names])}", f"# {len(judged)}"])
+    monkeypatch.setattr(train_tiny, "read_packages", lambda names, judged, _: [f"# {len(names)}", f"# {len(judged)}"])
     assert train_tiny.main(["--size", "nano", "--out", str(tmp_path / "it"), "--minutes", "0"]) == 0
     tokenizer = load_pair(tmp_path / "it").tokenizer
     assert tokenizer.ranks == train(read[0], 1023)

@@ -41,6 +41,18 @@ SETTINGS = [(model, drafter, gamma, rows, temperature)
             for temperature in temperatures]
 
 
+class Counted(NeverSlower):
+    """A gate, and how many rounds of all its like had no draft, and how many there were."""
+
+    without = rounds_of_all = 0
+
+    def propose(self, *its: Any, **more: Any) -> Any:
+        draft = super().propose(*its, **more)
+        Counted.without += draft.tokens.shape[1] == 1
+        Counted.rounds_of_all += 1
+        return draft
+
+
 def seconds_of(target, drafter, prompts: list[list[int]], temperature: float, seed: int) -> float:
     """Of all tokens of these texts; drafter None: plain decoding."""
     began = perf_counter()
@@ -99,8 +111,8 @@ def main() -> None:
     torch.manual_seed(1)
     useless = GPT(gpt.draft_model.config).requires_grad_(False).eval()
     models = {"gpt": gpt.draft_model, "prefix": prefix.draft_model, "useless": useless, "none": None}
-    print("| draft model | drafter | texts | T | plain, tokens/s | drafter alone | behind the gate | of the better |\n"
-          "|---|---|---|---|---|---|---|---|")
+    print("| draft model | drafter | texts | T | plain, tokens/s | drafter alone | behind the gate | of the better | "
+          "rounds without a draft |\n|---|---|---|---|---|---|---|---|---|")
     for name, drafter, gamma, rows, temperature in SETTINGS:
         if rows not in ([1] if args.priced else args.rows):
             continue
@@ -112,10 +124,11 @@ def main() -> None:
             target = Priced(target, costs.c, costs.v | {1: 1.0})
             never_slower.perf_counter = lambda target=target: target.now
         of = target.of if args.priced else lambda make: make()
-        makers = [lambda: None, lambda make=make, of=of: of(make), lambda make=make, of=of: NeverSlower(of(make))]
+        makers = [lambda: None, lambda make=make, of=of: of(make), lambda make=make, of=of: Counted(of(make))]
         prompts = held_out_prompts(gpt, rows * args.turns, PROMPT)
         spent = [0.0] * 3
         seconds_of(target, make(), [ids[:4] for ids in prompts[:rows]], temperature, 0)         # warms up
+        Counted.without = Counted.rounds_of_all = 0
         for turn in range(args.turns):
             texts = prompts[turn * rows:(turn + 1) * rows]
             for i in [0, 1, 2][turn % 3:] + [0, 1, 2][:turn % 3]:
@@ -124,7 +137,7 @@ def main() -> None:
         speeds = plain, alone, gated = [args.turns * rows * NEW / seconds for seconds in spent]
         shown = " | ".join(f"{speed:{'.2f' if args.priced else '.0f'}}" for speed in speeds)
         print(f"| {name} | {drafter} {gamma or ''} | {rows} | {temperature} | {shown} | "
-              f"{gated / max(plain, alone):.3f} |", flush=True)
+              f"{gated / max(plain, alone):.3f} | {Counted.without} of {Counted.rounds_of_all} |", flush=True)
 
 
 if __name__ == "__main__":

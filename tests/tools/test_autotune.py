@@ -7,7 +7,7 @@ import torch
 
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import Tuning, autotune, autotune_draft_model, described, fastest, set_up, setups_of
-from nanospec.fast.announce import announced, each
+from nanospec.fast.announce import announced
 from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.fast.fbgemm import has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
@@ -159,13 +159,6 @@ def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkey
         clock.wind(101)
         step()
         assert "[" + "#" * 20 + "]" in capsys.readouterr().err
-    capsys.readouterr()
-    taken = each("working", ["a", "b", "c", "d"])       # the time of each is that of who takes it
-    assert next(taken) == "a" and not capsys.readouterr().err
-    clock.wind(101)
-    assert next(taken) == "b"
-    assert capsys.readouterr().err == "\r\033[Kworking ... [" + "#" * 5 + "." * 15 + "]"
-    assert [*taken] == ["c", "d"]
 
 
 @pytest.mark.parametrize("terminal, pauses", [(True, [2.5] * 4), (False, [2.5, 5.0, 10.0, 20.0])])

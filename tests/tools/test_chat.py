@@ -119,8 +119,13 @@ def test_what_was_measured_is_measured_once(run, model, tmp_path, monkeypatch):
         dtypes[0], 1, 0))
     monkeypatch.setattr(prepared, "autotune", lambda *_, **__: measured.append("careful"))
     monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", lambda *its, **_: turns.append(
-        its[4]) or measured.append("costs") or CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01))
+
+    def costs(target, draft_model, sizes, context, times, **_):
+        turns.append(times)
+        measured.append("costs")
+        return CallCosts(.1, {m: 1 + m / 10 for m in range(1, 10)}, .01)
+
+    monkeypatch.setattr("nanospec.cli.method_options.measure_costs", costs)
 
     def start(*options: str) -> tuple[list[str], str]:
         measured.clear()

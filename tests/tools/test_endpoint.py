@@ -6,8 +6,8 @@ import random
 import socket
 import threading
 import time
-from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ from nanospec.judge.other_programs import Recomputed
 from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.judge.verdict import judge
 from nanospec.judge.witnesses import against_logprobs, against_plain
-from nanospec.proof.stats import Fit, goodness_of_fit
+from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 from tests.tools.right_servers import running
 
@@ -227,13 +227,14 @@ def test_looks_share_the_false_alarms():
     assert sequential(lambda i: begun.wait(20), 64, fit_of, at_once=4)[0]
 
 
-def test_what_pearson_alone_calls_wrong_is_settled_first():
-    """125 samples, of which 5 are expected to be b. 13 are rarer than one in a thousand by Pearson's tail, and not by
-    what right samples look like.
-    """
-    truth = {"a": .96, "b": .04}
-    drawn, fit, bar = sequential(lambda i: "ab"[i < 13], 125, lambda drawn: goodness_of_fit(Counter(drawn), truth), 1)
-    assert goodness_of_fit(Counter(drawn), truth).p_value < bar == FALSE_ALARM < fit.p_value
+def test_what_pearson_alone_calls_wrong_is_settled_first(monkeypatch):
+    """At each look, against its own bar; and what was settled is what is returned."""
+    asked = []
+    monkeypatch.setattr(looking, "settled", lambda fit, bar: asked.append((fit.samples, fit.p_value, bar)) or replace(
+        fit, p_value=0.25))
+    drawn, fit, bar = sequential(lambda i: i, 8, lambda drawn: Fit(1e-9, 1, 0.0, len(drawn)), looks=2)
+    assert fit.p_value == 0.25 and drawn == [*range(8)] and bar == FALSE_ALARM / 2
+    assert asked == [(4, 1e-9, FALSE_ALARM / 10), (8, 1e-9, FALSE_ALARM / 2)]
 
 
 def test_what_is_said_while_one_waits(monkeypatch):

@@ -85,7 +85,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
     several = max(map(len, (temperatures, draft_models, rules, named))) > 1
     if answers and (several or by_gamma and len(gammas) > 1):
         raise RequestError("--answers is for one method, of one gamma, at one temperature")
-    if answers:                                 # ours are refused before anything is measured
+    if answers:                 # what is no file of answers is refused before anything is measured
         for method in named[0], "plain":
             questions.read_answers(questions.kept_in(answers, method))
     given = topology_of(shape)

@@ -18,9 +18,9 @@ tokens' logits. It is not the target's distribution over whole texts, given that
 would need a look ahead.
 
 Left out: grammars that nest; special tokens, which count as the characters that they are written
-with; and tokens that are a part of a character. The characters of \\w alone begin with 338
-sequences of bytes after which some may follow and some may not: as many states, for each of its
-own. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
+with; and tokens that are a part of a character. For \\w alone an automaton over bytes would need
+338 states in the place of one: for each beginning of a character after which only some bytes may
+follow. Tokens that have no alternative are drafted for nothing by grammar_drafter.py.
 """
 
 from numbers import Integral
