@@ -124,10 +124,10 @@ def added_by(step: Mapping) -> int:
     if step["type"] != "TemplateProcessing":
         return 0
     try:
-        names = [piece["SpecialToken"]["id"] for form in ("single", "pair")
-                 for piece in step.get(form) or () if "SpecialToken" in piece]
+        names = [what["id"] for form in ("single", "pair") for piece in step.get(form) or ()
+                 for kind, what in piece.items() if kind == "SpecialToken"]
         return sum(len(step["special_tokens"][name]["ids"]) for name in names)
-    except (LookupError, TypeError) as error:           # the engine takes other forms of it, too
+    except (LookupError, TypeError, AttributeError) as error:   # the engine takes other forms, too
         raise PairError(f"the tokenizer's template is none: {one_line(error)}") from error
 
 

@@ -203,7 +203,7 @@ def test_a_step_without_a_type_is_not_guessed(part, steps):
 @pytest.mark.parametrize("template", [
     {"single": [{"SpecialToken": ["b", 0]}, TEXT], "special_tokens": {"b": ["b", [2, 2], ["x"]]}},
     {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}, TEXT], "special_tokens": {"b": ["b", [2, 2], ["x"]]}},
-    {"single": [5]}, {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}]}])
+    {"single": [5]}, {"single": "$A $A"}, {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}]}])
 def test_a_template_of_another_form_is_refused(template):
     with pytest.raises(PairError, match="the tokenizer's template is none"):
         check_growth({"post_processor": {"type": "TemplateProcessing"} | template})
