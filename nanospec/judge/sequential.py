@@ -17,7 +17,7 @@ So what it sees is stated for a/2: with 2,000 samples and 15 degrees of freedom 
 variation, and not .083.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from threading import Lock, Semaphore, Thread
 from typing import TypeVar
 
@@ -59,7 +59,7 @@ def sequential(draw: Callable[[int], T], samples: int, fit_of: Callable[[list[T]
     return drawn, fit, bar
 
 
-def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
+def drawn_by(draw: Callable[[int], T], numbers: Sequence[int], at_once: int,
              step: Callable[[], None] = lambda: None) -> list[T]:
     """draw of each number, in this order; from `at_once` threads, or from the caller's own. step is
     called after each.
@@ -70,7 +70,7 @@ def drawn_by(draw: Callable[[int], T], numbers: Iterable[int], at_once: int,
             drawn.append(draw(number))
             step()
         return drawn
-    numbers, found, failed = list(numbers), dict[int, T](), list[BaseException]()
+    found, failed = dict[int, T](), list[BaseException]()
     todo, done, lock = iter(numbers), Semaphore(0), Lock()
 
     def work() -> None:
