@@ -487,7 +487,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     # In tokens, by ranks that are learned from the first.
     ranks = size.target.vocab_size - 1
-    with announced("learning a tokenizer", at_once=False, steps=max(1, ranks - 256)) as step:
+    with announced("learning a tokenizer", at_once=False, steps=ranks - 256) as step:
         tokenizer = Tokenizer.load(out / FILES[0]) if args.resume else \
             Tokenizer(learn_ranks("\n".join(first), ranks, step))
     with announced("turning texts into tokens", at_once=False, steps=len(first + more)) as step:

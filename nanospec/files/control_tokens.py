@@ -110,7 +110,7 @@ def check_growth(file: Mapping) -> None:
     for part in "normalizer", "pre_tokenizer", "decoder", "post_processor":
         times = 1.0
         for step in steps_of(file.get(part)):
-            in_bytes = part in ("normalizer", "pre_tokenizer") and step.get("type") == "ByteLevel"
+            in_bytes = part in ("normalizer", "pre_tokenizer") and step["type"] == "ByteLevel"
             times *= 4.0 if in_bytes else growth_of(step)       # a character has up to four
         if times > GROWTH:
             raise PairError(f"the tokenizer's {part} could make a text {times:,.0f} times as long")

@@ -64,14 +64,13 @@ def check_directory(parts: ZipFile, size: int) -> None:
         return what.unpack(file.read(what.size))
 
     *_, length, offset, comment = read(END, at)
-    small = {offset, length}
+    alike = not comment                                 # whether both ends say the same
     mark, _, place, _ = read(LOCATOR, at - LOCATOR.size)
     if mark == b"PK\x06\x07":
-        at -= LOCATOR.size + END64.size
+        before, at = {offset, length}, at - LOCATOR.size - END64.size
         *_, length, offset = read(END64, at)
-        if place != at or not small <= {offset, length, 2 ** 32 - 1}:
-            comment = 1
-    if comment or offset != parts.start_dir or offset + length != at:
+        alike = alike and place == at and before <= {offset, length, 2 ** 32 - 1}
+    if not alike or offset != parts.start_dir or offset + length != at:
         raise ValueError("its list of parts can be read in two ways")
 
 
