@@ -14,7 +14,7 @@ from nanospec.cli.method_options import (Keep, check_fixed, chosen_drafters, opt
                                          takes_shape, topology_of)
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import (COMPILED, GLANCE, Setup, Tuning, autotune, described, dtypes_of,
-                                    fastest, name_of, set_up, setups_of, tuning_of)
+                                    fastest, first_layers, name_of, set_up, setups_of, tuning_of)
 from nanospec.fast.clock import step_seconds
 from nanospec.files.model_file import fingerprint
 from nanospec.files.checkpoint import WEIGHTS, Pair
@@ -30,6 +30,7 @@ WORDS = {"prompt": "the beginning of a function",
          "drafter": "chain, or suffix where there is no draft model"}
 SIZES = {"gamma": "--gamma, not --shape", "shape": "--shape, not --gamma",
          "": "neither --gamma nor --shape"}
+LOOKED_AT = 2 ** 25     # weights of layers: more than a processor's caches hold, and soon converted
 
 
 def settled(args: Namespace) -> Namespace:
@@ -72,7 +73,8 @@ def keeping(pair: Pair, args: Namespace) -> Keep:
 
 def tuned(pair: Pair, args: Namespace, keep: Keep, rounding: bool = False) -> str:
     """Convert both models, in place, to what an earlier start has found to be fastest here, else
-    what a look of some seconds finds, or with --measure a careful one; and say what that is.
+    what a look of some seconds at the target's first layers finds, or with --measure a careful one;
+    and say what that is.
 
     rounding: "auto" may mean int8, which rounds more. A look takes it wherever the processor has
     units for it.
@@ -86,7 +88,10 @@ def tuned(pair: Pair, args: Namespace, keep: Keep, rounding: bool = False) -> st
         dtypes = dtypes_of(args.dtype, pair.target.device, rounding)
         if torch.int8 in dtypes:
             dtypes = [torch.int8]
-        found = fastest(pair.target, dtypes, [args.threads] if args.threads else (),
+        each = sum(weight.numel() for weight in pair.target.blocks[0].parameters())
+        some = first_layers(pair.target, pair.target.dtype,
+                            min(pair.target.config.layers, -(-LOOKED_AT // each)))
+        found = fastest(some, dtypes, [args.threads] if args.threads else (),
                         lambda model: sum(step_seconds(model, tokens, repeats=2, warm_up=1)
                                           for tokens in (1, 5)),
                         glance=GLANCE, turns=1)

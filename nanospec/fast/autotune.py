@@ -4,6 +4,7 @@ weights, compiled or not.
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from math import inf
 from statistics import median
@@ -121,16 +122,23 @@ def fastest(model: GPT | Learned, dtypes: Sequence[torch.dtype] = (), threads: S
 
 def copy_of(model: GPT | Learned, dtype: torch.dtype) -> Any:
     """The same weights in this type, in no layout. A GPT's in its own type are not copied."""
-    state = model.state_dict()
     if isinstance(model, GPT):
-        if model.config.tied:
-            del state["head.weight"]
-        return ready(model.config, state, model.device, dtype)
+        return first_layers(model, dtype, model.config.layers)
     if isinstance(model, OtherTokenizer):
         return OtherTokenizer(copy_of(model.draft_model, dtype), model.tables)
     copy = type(model)(**model.sizes).attach(model.target).to(model.device, dtype)
-    copy.load_state_dict(state)
+    copy.load_state_dict(model.state_dict())
     return copy.requires_grad_(False)
+
+
+def first_layers(model: GPT, dtype: torch.dtype, layers: int) -> GPT:
+    """A model of its first `layers` alone, in this type. In their own type weights are not copied.
+    """
+    left_out = [f"blocks.{layer}." for layer in range(layers, model.config.layers)]
+    left_out += ["head."] * model.config.tied
+    state = {name: weight for name, weight in model.state_dict().items()
+             if not name.startswith(tuple(left_out))}
+    return ready(replace(model.config, layers=layers), state, model.device, dtype)
 
 
 def autotune(target: GPT, draft_model: GPT | Learned | None, dtype: str = "auto",

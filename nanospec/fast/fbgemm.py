@@ -110,5 +110,6 @@ def halve(model: Model) -> Model:
     Halve again after they have changed. DeviceError where there are no such products.
     """
     if has_fbgemm(next(model.parameters()).device):
-        model.to(torch.float16)
+        for weight in model.parameters():       # one by one: a whole model more is slow to allocate
+            weight.data = weight.data.to(torch.float16).to(torch.float32)
     return use_copies(model, HalfLinear, has_fbgemm)

@@ -2,17 +2,21 @@
 for these.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from nanospec.fast import autotune as tuning
-from nanospec.fast.autotune import Tuning, autotune, autotune_draft_model, described, fastest, set_up, setups_of
+from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, described, fastest, first_layers, set_up,
+                                    setups_of)
 from nanospec.fast.announce import announced
 from nanospec.fast.clock import draft_seconds, round_seconds
-from nanospec.fast.fbgemm import has_fbgemm
+from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
+from nanospec.model import GPT
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.invented import Clock
@@ -29,6 +33,23 @@ def test_fastest_leaves_everything_as_it_was(model):
     tuning = fastest(model, threads=[other], seconds=lambda model: float(model.dtype == torch.float32))
     assert tuning.dtype == torch.bfloat16 and tuning.threads == other
     assert torch.get_num_threads() == threads and torch.equal(logits(model), before)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_first_layers_are_those_of_the_model_and_what_is_made_of_them_is_not(tied):
+    """Twelve layers: the eleventh has a name that begins as the second's does."""
+    torch.manual_seed(1)
+    model = GPT(replace(small_gpt(97, 12, 1).config, tied=tied)).requires_grad_(False)
+    before, whole = logits(model), [weight.clone() for weight in model.parameters()]
+    short = first_layers(model, torch.float32, 2)
+    for kept, weight in zip(short.parameters(), [weight for name, weight in model.named_parameters()
+                                                 if name.split(".")[0] != "blocks" or int(name.split(".")[1]) < 2]):
+        assert torch.equal(kept, weight) and kept.data_ptr() == weight.data_ptr()
+    if has_fbgemm(torch.device("cpu")):
+        halve(short)
+    first_layers(model, torch.bfloat16, 3).embedding.weight.zero_()
+    assert torch.equal(logits(model), before) and len(short.blocks) == short.config.layers == 2
+    assert all(torch.equal(weight, once) for weight, once in zip(model.parameters(), whole))
 
 
 def test_the_quickest_of_all_tunings_is_taken(model):

@@ -164,6 +164,20 @@ def test_threads_that_are_asked_for_are_the_only_ones_tried(tried):
         assert tried[-1 - measure][1] == [2] and torch.get_num_threads() == 2
 
 
+@pytest.mark.parametrize("weights, layers", [(1, 1), (1953, 2), (4000, 3), (10 ** 9, 5)])
+def test_a_look_is_at_as_many_layers_as_have_that_many_weights(monkeypatch, weights, layers):
+    """Of five. And the whole model is what runs."""
+    target, looked_at = small_gpt(11, 5, 1).float(), []
+    assert sum(weight.numel() for weight in target.blocks[0].parameters()) == 1952
+    monkeypatch.setattr(prepared, "LOOKED_AT", weights)
+    monkeypatch.setattr(prepared, "fastest", lambda model, *_, **__: looked_at.append(model) or
+                        Tuning(torch.bfloat16, 1, 0))
+    pair = Pair(target, None, None)
+    tuned(pair, as_asked(), keeping(pair, as_asked()))
+    assert [model.config.layers for model in looked_at] == [layers] and target.config.layers == 5
+    assert looked_at[0].dtype == torch.float32 and target.dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("draft_model", ["gpt", "mlp", "none"])
 def test_both_models_run_as_it_was_found_and_at_the_next_start_again(monkeypatch, draft_model):
     """The draft model's own tuning where it was measured with care, else the target's."""
