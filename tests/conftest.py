@@ -53,6 +53,12 @@ class OneModule:
 sys.meta_path.insert(0, OneModule)
 
 
+def pytest_make_parametrize_id(val):
+    """A test's name is one that can be read: of what is long, be it a file's bytes, it has the beginning."""
+    text = str(val) if isinstance(val, (str, bytes, int)) else ""
+    return f"{text[:50]}..." if len(text) > 80 else None
+
+
 def pytest_xdist_auto_num_workers():
     """One process more than processors: some tests wait for servers and for processes of their own."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

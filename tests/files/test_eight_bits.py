@@ -75,7 +75,7 @@ def test_a_file_of_16_bits_is_read_as_before(model, tmp_path):
     {"embedding.weight.scale": None}, {"embedding.weight.scale": torch.ones(257)},
     {"embedding.weight.scale": torch.ones(1, 257)}, {"embedding.weight.scale": torch.ones(257, 999)},
     {"embedding.weight.scale": torch.ones(257, 1, dtype=torch.int64)}, {"embedding.weight.scale": 5},
-    {"embedding.weight": torch.ones(257, dtype=torch.int8)}], ids=str)
+    {"embedding.weight": torch.ones(257, dtype=torch.int8)}])
 def test_whole_numbers_without_their_scales_are_refused(model, tmp_path, change):
     """Before anything is made of them: a weight times such scales could be larger than any memory."""
     save_model(model, tmp_path / "a.pt", BYTES)

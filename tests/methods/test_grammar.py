@@ -223,7 +223,7 @@ def test_what_is_no_table_is_rejected(table):
         Grammar(table)
 
 
-@pytest.mark.parametrize("vocab_size", [-1, 0, max(TOY.ends), 1.5, None, 10 ** 9, 10 ** 4000], ids=str)
+@pytest.mark.parametrize("vocab_size", [-1, 0, max(TOY.ends), 1.5, None, 10 ** 9, 10 ** 4000])
 def test_a_vocabulary_is_that_of_the_tokenizer(vocab_size):
     with pytest.raises(RequestError, match="vocab"):
         grammar_of("1", TOY, vocab_size)

@@ -182,5 +182,6 @@ def mutants_of(what: str) -> list[Mutant]:
     elif what == "lessons":
         files = [ROOT / "lessons" / name for name in BESIDE_LESSONS]
     else:
-        files = [*((ROOT if what == "training" else ROOT / "nanospec") / what).glob("*.py")]
+        beside = what in ("training", "lessons/check")
+        files = [*((ROOT if beside else ROOT / "nanospec") / what).glob("*.py")]
     return sum([Finder(str(path.relative_to(ROOT))).found for path in sorted(files)], [])
