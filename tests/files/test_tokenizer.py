@@ -1,4 +1,5 @@
 import base64
+import os
 import random
 import re
 from collections import Counter
@@ -6,7 +7,7 @@ from collections import Counter
 import pytest
 
 from nanospec.errors import PairError
-from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, merge, train
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, merge, train, unheard
 
 TEXT = open(random.__file__, encoding="utf-8").read()
 
@@ -157,3 +158,13 @@ def test_same_text_same_ranks(tokenizer):
 def test_vocab_size_below_the_bytes():
     with pytest.raises(ValueError, match="256"):
         train("x", 100)
+
+
+def test_what_an_engine_says_is_not_heard_and_what_is_said_later_is(capfd):
+    with unheard():
+        os.write(2, b"a page about itself")
+    with pytest.raises(ValueError), unheard():
+        os.write(2, b"another one")
+        raise ValueError
+    os.write(2, b"later")
+    assert capfd.readouterr().err == "later"
