@@ -154,6 +154,8 @@ def test_an_export_that_fails_leaves_nothing_that_blocks_the_next(tmp_path):
         (beside / "config.json").write_text("{}")
         raise OSError("the disk is full")
     assert not [*(tmp_path / "out").iterdir()]
+    (tmp_path / "out" / "target.partial" / "deep").mkdir(parents=True)          # of one that was killed
+    (tmp_path / "out" / "target.partial" / "model.safetensors").write_text("half")
     with paths.written_aside(tmp_path / "out" / "target") as beside:
         (beside / "config.json").write_text("{}")
     assert [path.name for path in (tmp_path / "out" / "target").iterdir()] == ["config.json"]

@@ -63,6 +63,15 @@ def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_p
     assert len(training) + len(held) == 60 and held
 
 
+def test_in_no_folder_of_tests_or_of_installed_packages_is_looked(tmp_path):
+    """Whoever has written it, and however deep it lies: a text that lies there twice is no longer held out."""
+    for folder in "a", "a/test", "a/test/b", "a/b/site-packages/c", "tests", "a/testing":
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "x.py").write_text(f"# {folder}\n" * 40)
+    found = {text.split("\n")[0] for text in sum(read_texts(tmp_path), [])}
+    assert found == {"# a", "# a/testing"}
+
+
 def test_of_a_few_files_the_end_of_each_is_held_out(tmp_path):
     """By chance none of them is held out as a whole, or all are."""
     for names in ("argparse.py", "b.txt"), [f"{i}.md" for i in range(200) if held_out(f"{i}.md")][:2]:

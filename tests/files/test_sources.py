@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from fnmatch import fnmatch
 from types import SimpleNamespace
 
 import pytest
@@ -158,6 +159,11 @@ def test_a_repository(tmp_path, monkeypatch):
     save_folder(small_gpt(257, 1, 1), tmp_path / "hub", 256)
     assert load_pair("some/model").tokenizer.vocab_size == 257
     assert asked == [("some/model", {"allow_patterns": sources.FILES, "ignore_patterns": ["*/*"]})]
+    read = ["config.json", "generation_config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+            "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+            "added_tokens.json", "chat_template.jinja"]
+    assert all(any(fnmatch(name, pattern) for pattern in sources.FILES) for name in read)
+    assert not any(fnmatch(name, pattern) for name in ("pytorch_model.bin", "README.md") for pattern in sources.FILES)
     offline = "no/body is no folder here, and cannot be downloaded from the hub: We couldn't connect"
     for name, words in ("no/body", offline), ("some/data", "without a config.json"):
         with pytest.raises(RequestError, match=words) as raised:

@@ -42,7 +42,8 @@ from tests.release.mutants import Mutant, module_of, mutants_of             # no
 
 ROOMS = ("methods/rules", "methods/trees", "methods/copies", "methods/lengths", "methods/draft_models", "serving",
          "training", "lessons", "lessons/check", "cli", "cli/bench", "cli/show", "judge", "fast", "files", "proof")
-TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools", "tests/files", "tests/classroom"]
+TESTS = ["tests/core", "tests/methods", "tests/serving", "tests/models", "tests/tools", "tests/files",
+         "tests/classroom"]
 # They plant bugs themselves, by source, and would judge a mutant by the bug that they plant.
 NOT_TESTS = ["tests/core/test_mutations.py", "tests/methods/test_zoo.py", "tests/core/test_house.py"]
 SECONDS = 60            # of tests for one mutant: those that take longer together are not all run
