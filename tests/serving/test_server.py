@@ -31,6 +31,17 @@ def alone(ids, **settings) -> list[int]:
     return tokens_of(speculate(TARGET, ModelDrafter(DRAFT_MODEL, 3), ids, **settings))
 
 
+def test_no_two_requests_are_given_one_seed():
+    """Whenever they come: while others wait, write, or are done; among those that ask for one of their own."""
+    server, given = server_of(2), []
+    for number in range(9):
+        asked = {"seed": 4} if number == 5 else {}
+        given.append(server.submit([1, number % 5], max_new_tokens=1 + number % 3, **asked))
+        for _ in range(number % 3):
+            server.step()
+    assert given[5].seed == 4 and len({request.seed for request in given}) == 9
+
+
 def test_the_docstring_s_example():
     server = server_of(8)
     request = server.submit([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1)
