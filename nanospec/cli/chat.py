@@ -97,6 +97,10 @@ class Chat:
                                           4 if drafter == "chain" else GAMMA)
         given: dict = {"gamma": most, "remember": args.remember}
         # what cannot be is refused before anything is measured
+        context = min(args.context or CONTEXT, pair.target.config.context)
+        if args.max_new_tokens and args.max_new_tokens >= context:
+            raise RequestError(f"an answer of up to {args.max_new_tokens:,} tokens exceeds a "
+                               f"conversation of {context:,}")
         method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
         keep = keeping(pair, args)
         self.how = tuned(pair, args, keep, rounding=True)
@@ -135,7 +139,10 @@ class Chat:
     def ask(self, question: str) -> None:
         """Print the answer, and what it took, unless the question leaves no room for one."""
         talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
-        told = self.template(messages)
+        try:
+            told = self.template(messages)
+        except RequestError as error:           # of these words, or of a second question
+            return note(str(error))
         kept, ids = self.new_ids(told)
         if kept + len(ids) + self.most > talk.context:
             left = max(0, talk.context - kept - len(ids))

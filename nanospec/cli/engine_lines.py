@@ -9,6 +9,7 @@ As they are in vLLM 0.32, SGLang 0.5.23 and llama.cpp of November 2026, and in s
 """
 
 import io
+import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve,
 from nanospec.errors import MOST_NODES, RequestError
 from nanospec.files.paths import read_file
 
+MOST = 2 ** 25          # bytes of a file: a line takes up to 24 times as many in memory
 NUMBER = r"\s*([0-9][0-9.eE+]*)"
 SERIES = re.compile(r"vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens(?:_per_pos)?)"
                     r"(?:_total)?(?:\{(.*)\})?\s+(\S+)")
@@ -32,7 +34,7 @@ def read_counters(path: Path, gamma: int = 0, bonus: str = "") -> list[Counters]
     or without. RequestError for a file that says nothing, or what cannot be.
     """
     found: dict[str, list[Line]] = {}
-    data = read_file(path)
+    data = read_file(path, MOST)
     for number, line in enumerate(io.BytesIO(data), 1):
         for mark, kind in MARKS.items():
             if mark in line:
@@ -115,13 +117,15 @@ def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 
 def parse_window(kind: str, line: Line, accepted: float, drafted: float, length: str) -> Window:
     """How many drafts a line is about follows from its other numbers. length: the name of one."""
+    if accepted > drafted:
+        raise RequestError(f"{line[0]}: {accepted:g} accepted of {drafted:g} draft tokens")
     shares, mean = parse_shares(kind, line), field(length, line)
     total, off = sum(shares), DIGITS * len(shares)
-    for places in range(len(shares), MOST_NODES if shares else 0):
+    # The fewest places that the shares allow, and one more, for what a quotient is rounded by.
+    fewest = max(len(shares), math.ceil((total - off) * drafted / accepted) if accepted else 0)
+    for places in range(fewest, min(fewest + 2, MOST_NODES) if shares else 0):
         full = drafted / places
-        if accepted > (total + off) * full:
-            break
-        if (total - off) * full <= accepted:
+        if (total - off) * full <= accepted <= (total + off) * full:
             return Window(full, drafted, accepted, shares)  # every draft had all these places
     if total:
         return Window(accepted / total, drafted, accepted, shares)
@@ -151,6 +155,10 @@ def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters
     for name, line in last.items():
         drafts, some, drafted, accepted = (needed(f"#{what} =", line) for what in (
             "gen drafts", "acc drafts", "gen tokens", "acc tokens"))
+        if drafts and (some > min(drafts, accepted) or accepted > drafted or accepted and not some
+                       or drafted <= drafts and some != accepted):
+            raise RequestError(f"{line[0]}: {accepted:g} accepted of {drafted:g} draft tokens, in "
+                               f"{some:g} of {drafts:g} drafts")
         if drafts:
             shares = parse_shares(kind, line) or [some / drafts] * (drafted <= drafts)
             found.append(summed(f"{kind}, {name}", [Window(drafts, drafted, accepted, shares)],

@@ -51,12 +51,14 @@ def timed(steps: Iterable[T]) -> tuple[list[T], list[float]]:
 class ClockedDrafter:
     """Another drafter, and a clock around its proposals: `seconds` is what the last one took."""
 
-    seconds = 0.0
+    seconds, per_row = 0.0, ("drafter",)
 
     def __init__(self, drafter: Drafter):
         self.drafter = drafter
 
     def __getattr__(self, name: str):
+        if name == "drafter":                           # a copy that has none yet
+            raise AttributeError(name)
         return getattr(self.drafter, name)              # all that is not timed is the drafter's own
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,

@@ -130,7 +130,9 @@ class Process:
         """
         with self.lock:
             try:
-                if self.owner != os.getpid() or self.running is None:   # a fork has none
+                # A fork has none, and somebody may have ended it since the last question.
+                if (self.owner != os.getpid() or self.running is None
+                        or self.running.poll() is not None):
                     self.start()
                 self.running.stdin.write(json.dumps(task, default=str) + "\n")
                 self.running.stdin.flush()

@@ -28,6 +28,7 @@ ENDING = {"<|endoftext|>", "<|end_of_text|>", "<|eot_id|>", "<|eom_id|>", "<|im_
           "<\uff5cend\u2581of\u2581sentence\uff5c>"}
 INNER = "normalizers", "pretokenizers", "decoders", "processors"        # steps in a Sequence
 GROWTH = 1_000          # times: how much longer the steps before and after a model may make a text
+MOST_STEPS = 100        # of each kind: a few hundred that add little take minutes, too
 
 
 def read_added(engine: Any, folder: Path, config: Mapping) -> None:
@@ -108,8 +109,10 @@ def check_growth(file: Mapping) -> None:
     than GROWTH tokens around every text.
     """
     for part in "normalizer", "pre_tokenizer", "decoder", "post_processor":
-        times = 1.0
-        for step in steps_of(file.get(part)):
+        times, steps = 1.0, steps_of(file.get(part))
+        if len(steps) > MOST_STEPS:
+            raise PairError(f"the tokenizer's {part} has {len(steps):,} steps")
+        for step in steps:
             in_bytes = part in ("normalizer", "pre_tokenizer") and step["type"] == "ByteLevel"
             times *= 4.0 if in_bytes else growth_of(step)       # a character has up to four
         if times > GROWTH:
@@ -163,5 +166,8 @@ def growth_of(step: Mapping) -> float:
             raise PairError("its table of characters claims to be longer than it is")
         texts = table[begin:].split(b"\0")
         return float(max(1, *map(len, texts)))
+    replaced = {"CTC": "word_delimiter_token", "BPEDecoder": "suffix"}.get(kind)
+    if replaced and not step.get(replaced):         # nothing: it is between any two characters
+        return 3.0
     return {"Prepend": 1.0 + len(str(step.get("prepend", ""))), "NFKD": 18.0, "NFKC": 18.0,
             "NFD": 4.0, "NFC": 3.0}.get(str(kind), 1.0)

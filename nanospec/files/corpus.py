@@ -135,7 +135,9 @@ def _text(path: Path) -> str:
     try:
         # Without the mark that some editors write.
         text = fetched(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError, PairError):
+    except PairError as error:                  # too large, or not downloaded
+        raise TextError(str(error)) from error
+    except (OSError, UnicodeDecodeError):
         text = "\0"
     if "\0" in text:
         raise TextError(f"{path} is missing or is not UTF-8 text")

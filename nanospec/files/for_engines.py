@@ -33,7 +33,7 @@ def export(pair: Pair, out: Path, name: str = "", engine: str = "vllm") -> list[
     models: dict[Path, Any] = {out / "target": pair.target} if made_here else {}
     models[out / ("eagle3" if head else "draft")] = pair.draft_model
     if not made_here and not head:
-        raise PairError("the pair is one of Hugging Face folders already")
+        raise PairError("the pair is of others' files already, which other programs open")
     for folder, model in models.items():
         if not isinstance(model, (GPT, Eagle3)):
             raise PairError(f"the {folder.name} is no GPT and no EAGLE-3: no other program opens "

@@ -16,6 +16,7 @@ from zipfile import ZIP_STORED, ZipFile
 from nanospec.files.paths import check_claimed
 
 LONGEST = 2 ** 20       # bytes: of 24 layers it has 32,000
+DEEPEST = 100           # things in one another
 MOST_PARTS = 20_000     # of a checkpoint: a tensor each
 # The parts that torch writes. It does not tell upper from lower case in their names.
 PARTS = re.compile(r"[^/]+/(data\.pkl|data/\d+|version|byteorder|\.\w+|\.data/serialization_id)")
@@ -95,3 +96,27 @@ def check_program(program: bytes) -> None:
             marked if step.name == "TUPLE" else numbers >= TUPLES.get(step.name, math.inf))
         numbers = numbers + 1 if step.name in NUMBERS else 0
         marked = step.name == "MARK" or marked and step.name in NUMBERS
+    check_depth(program)
+
+
+def check_depth(program: bytes) -> None:
+    """ValueError where more than DEEPEST things may stand in one another: to hash a tuple that is a
+    million deep ends Python itself. IndexError or KeyError for what takes more than is there.
+    """
+    stack, kept = list[int](), dict[object, int]()      # how deep each is; a mark: 0
+    for step, argument, _ in pickletools.genops(program):
+        if step.name in KEPT:
+            kept[argument] = stack[-1]
+        elif step.name in AGAIN:
+            stack.append(kept[argument])
+        else:
+            within, before = list[int](), list(step.stack_before)
+            if pickletools.stackslice in before:
+                while depth := stack.pop():
+                    within.append(depth)
+                before = before[:before.index(pickletools.markobject)]
+            within += [stack.pop() for _ in before]
+            marks = step.name == "MARK"
+            stack += [0 if marks else 1 + max(within, default=0)] * len(step.stack_after)
+        if stack and stack[-1] > DEEPEST:
+            raise ValueError(f"more than {DEEPEST} things stand in one another in it")

@@ -218,13 +218,13 @@ AnyTokenizer = Tokenizer | FolderTokenizer
 
 
 def read_ends(folder: Path) -> list[int]:
-    """The ids that end a text, by generation_config.json and config.json, or PairError."""
+    """The ids that end a text, by generation_config.json and config.json; some say -1 for none."""
     found: list[int] = []
     for name in "generation_config.json", "config.json":
         ends = read_json(folder / name).get("eos_token_id")
         ends = [ends] if type(ends) is int else ends
-        if ends and isinstance(ends, list) and all(type(end) is int and end >= 0 for end in ends):
-            found += ends
+        if isinstance(ends, list) and all(type(end) is int for end in ends):
+            found += [end for end in ends if end >= 0]
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nanospec.errors import RequestError
 from nanospec.judge.rounding import Read, read, rows
 from nanospec.judge.sequential import MISS
 from nanospec.judge.verdict import own_uniforms, uniform
@@ -99,9 +100,16 @@ def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[in
     yield "without its last token", lambda ids: ids[:-1]
     yield "twice", lambda ids: ids + ids
     if getattr(tokenizer, "template", None) is not None:
-        yield "in another template, that of its chats", lambda ids: tokenizer.chat(
-            [{"role": "user", "content": tokenizer.decode(
-                ids[len(begin):] if ids[:len(begin)] == begin else ids)}])
+        yield "in another template, that of its chats", lambda ids: as_chat(
+            tokenizer, ids[len(begin):] if ids[:len(begin)] == begin else ids)
+
+
+def as_chat(tokenizer: Any, ids: list[int]) -> list[int]:
+    """A user's first message; nothing where the template refuses it."""
+    try:
+        return tokenizer.chat([{"role": "user", "content": tokenizer.decode(ids)}])
+    except RequestError:
+        return []
 
 
 def penalised(case: Case, penalty: float, logits: Tensor, place: int) -> Tensor:
@@ -115,7 +123,9 @@ def penalised(case: Case, penalty: float, logits: Tensor, place: int) -> Tensor:
 
 def shifted(late: Sequence[int], early: Sequence[int], places: int) -> bool:
     """Whether `late` goes on, from where they differ, as `early` does some places later."""
-    at = next(i for i, (x, y) in enumerate(zip([*late, None], [*early, None])) if x != y)
+    at = next((i for i, (x, y) in enumerate(zip([*late, None], [*early, None])) if x != y), None)
+    if at is None:
+        return False
     rest, ahead = late[at:], early[at + places:]
     count = min(len(rest), len(ahead))
     return count >= ALIKE and [*rest[:count]] == [*ahead[:count]]

@@ -70,7 +70,7 @@ def read(model: Any, prompt: Sequence[int], tokens: Sequence[int], ends: Sequenc
     for number, logits in enumerate(rows(model, prompt, tokens, BLOCK)):
         logits = change(logits, number * BLOCK).double()
         own = torch.tensor(tokens[number * BLOCK:][:len(logits)], device=logits.device)[:, None]
-        for end in ends:
+        for end in [end for end in ends if end < logits.shape[1]]:     # one at least has a row
             logits[own[:, 0] != end, end] = float("-inf")
         best = logits.topk(min(KNOWN, logits.shape[1]))
         check_finite(float(best.values[:, 0].sum()))

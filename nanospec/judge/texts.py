@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nanospec.errors import RequestError
 from nanospec.fast.announce import announced, printable
 from nanospec.judge.given import certain, cleaned, tokens_of, without_half
 from nanospec.judge.kinds import Case, Kind, likeliest
@@ -98,6 +99,8 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     that the target cannot have written.
     """
     tasks = [Task(task.prompt, *(cleaned(one) for one in task[1:])) for task in tasks]
+    if not tasks:
+        raise RequestError("there is no pair of texts to judge")
     ids = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
            for task in tasks]
     exact = finer(target, dtype)
@@ -160,7 +163,8 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
     if sides:
         side, = sides
         name, found = "AB"[side], [i for i, one in enumerate(each) if one.off[side] is not None]
-        furthest = max(float(each[i].reads[side].behind.max()) for i in found)
+        furthest = max(float(each[i].reads[side].until(each[i].sure[side]).behind.max())
+                       for i in found)
         for coarser in DTYPES[DTYPES.index(dtype) + 1:]:
             more = measured(target, exact, [tasks[i] for i in found[:4]],
                             [ids[i] for i in found[:4]], coarser)

@@ -177,8 +177,9 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     """
     check_task(new, gamma, samples, seed, settings)
     if isinstance(target, Mapping):
-        lengths, weights = {len(tokens) for tokens in target}, target.values()
-        if len(lengths) != 1 or min(weights) < 0 or not abs(sum(weights) - 1) < 1e-6:
+        lengths = {len(tokens) if isinstance(tokens, tuple) else -1 for tokens in target}
+        weights = target.values()
+        if len(lengths) != 1 or min(lengths) < 0 or min(weights) < 0 or not abs(sum(weights) - 1) < 1e-6:
             raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
                                "length, probabilities that add up to 1")
         if SETTINGS | settings != SETTINGS:

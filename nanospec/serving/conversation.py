@@ -21,7 +21,7 @@ from torch import Tensor
 from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Draft, Drafter, Rule
-from nanospec.errors import (RequestError, check_drafter, check_ids, check_numbers,
+from nanospec.errors import (LogitsError, RequestError, check_drafter, check_ids, check_numbers,
                              check_request)
 from nanospec.generate import plain_step
 from nanospec.probs import Sampling
@@ -58,6 +58,7 @@ class Conversation:
         drafter.begin(self.text)
         self.ids: list[int] = []
         self.read = self.turn = 0       # turn: how often the text was taken up, by whatever
+        self.intact = True              # whether what was kept of the text may be read
 
     def __copy__(self):
         """RequestError: the two would write into one cache."""
@@ -99,17 +100,22 @@ class Conversation:
                                f"exceed the context of {self.context}: Conversation(..., "
                                "context=...) makes it longer")
         self.turn = mine = self.turn + 1
-        self._read(prompt)
+        read = self._read(prompt)
         drafter.read(self.text, [0], drafter.recorded())
+        self.ids, self.read = prompt, read
         dice = self.dice if seed is None else Dice([seed], self.target.device)
         run = partial(one_round, self.target, self.cache, drafter, rule or drafter.rule or verify,
                       self.text, sampling, dice)
-        for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
-            self.ids += done.emitted
-            yield done
-            if self.turn != mine:
-                raise RequestError("this reply was left, and the conversation has gone on without "
-                                   "it")
+        try:
+            for done in repeated(run, drafter, dice, len(prompt), max_new_tokens, stop):
+                self.ids += done.emitted
+                yield done
+                if self.turn != mine:
+                    raise RequestError("this reply was left, and the conversation has gone on "
+                                       "without it")
+        except LogitsError:             # what is NaN is in the caches, and a shorter draft reads it
+            self.intact = False
+            raise
 
     @torch.inference_mode()
     def plain_steps(self, steps: int, temperature: float = 1.0, top_k: int | None = None,
@@ -124,9 +130,15 @@ class Conversation:
             token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
             yield int(token)
 
-    def _read(self, prompt: list[int]) -> None:
-        """Let the target read the prompt but its last token, as far as its cache lacks it."""
+    def _read(self, prompt: list[int]) -> int:
+        """Let the target read the prompt but its last token, as far as its cache lacks it; how many
+        tokens that are.
+        """
         known = max(len(self.ids) - 1, 0)           # the last token of a text has never been read
+        if not self.intact:
+            self.cache, known = self.target.new_cache(*self.text.tokens.shape), 0
+            self.drafter.begin(self.text)
+            self.intact = True
         new, layers = prompt[known:-1], self.drafter.layers
         self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, dtype=torch.int64,
                                                          device=self.text.tokens.device)
@@ -140,7 +152,7 @@ class Conversation:
             channels = self.target.config.channels
             self.drafter.record(torch.empty(1, 0, len(layers), channels, dtype=self.target.dtype,
                                             device=self.target.device))
-        self.ids, self.read = prompt, len(new)
+        return len(new)
 
 
 class RecordingDrafter:

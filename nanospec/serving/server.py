@@ -40,7 +40,7 @@ from nanospec.cache import LanguageModel
 from nanospec.dice import Dice
 from nanospec.draft import Drafter, Rule
 from nanospec.errors import (SEEDS, NanospecError, RequestError, check_drafter, check_finite,
-                             check_has, check_known, check_numbers, check_request,
+                             check_has, check_ids, check_known, check_numbers, check_request,
                              check_sampling, quoted)
 from nanospec.serving import rows as batch
 from nanospec.serving.ragged import Ragged
@@ -60,7 +60,7 @@ class Server:
     """rows: the most requests that run at once. The others wait.
 
     drafter: for this server alone. rule: instead of the drafter's own. dice: decides instead of the
-    requests' seeds.
+    requests' seeds, if it is no Dice, which has them itself.
     context: the most tokens of a prompt and its answer, by default CONTEXT, and never more than the
     target can read.
     """
@@ -103,7 +103,11 @@ class Server:
         check_known(settings.keys() - known)
         if "seed" not in settings:                      # two of one seed would not be independent
             settings["seed"], self.seeds = self.seeds, self.seeds - 1
-        request = Request(list(ids) if isinstance(ids, Sequence) else ids, **settings)
+        check_ids("the prompt", ids)
+        if len(ids) > self.context:             # told before they are copied
+            raise RequestError(f"{len(ids)} prompt tokens exceed this server's context of "
+                               f"{self.context}: Server(..., context=...) makes it longer")
+        request = Request([*ids], **settings)
         check_sampling(request.temperature, request.top_k, request.top_p, request.min_p)
         request.max_new_tokens = check_request(self.target, request.ids, request.max_new_tokens,
                                                request.seed, self.drafter.most, request.stop)

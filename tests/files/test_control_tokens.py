@@ -180,6 +180,9 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     ("post_processor", {"type": "TemplateProcessing", "single": [TEXT] * 1_001, "pair": [TEXT, TEXT],
                         "special_tokens": {}}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
+    ("decoder", {"type": "Sequence", "decoders": [
+        {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "", "cleanup": True}] * 9}),
+    ("decoder", {"type": "Sequence", "decoders": [{"type": "BPEDecoder", "suffix": ""}] * 9}),
     ("normalizer", {"type": "Replace", "pattern": {"Regex": ""}, "content": "x" * 10_000})])
 def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):
     with pytest.raises(PairError, match="times as long"):
@@ -189,6 +192,17 @@ def test_a_tokenizer_that_would_make_texts_very_long(tmp_path, part, steps):
     (tmp_path / "tokenizer.json").write_text(json.dumps(said))
     with pytest.raises(PairError, match="times as long"):
         FolderTokenizer.load(tmp_path)
+
+
+def test_a_tokenizer_of_many_steps():
+    """Each of which adds little: a thousand take minutes to load. No known one has ten."""
+    bert = {"type": "BertProcessing", "sep": ["b", 1], "cls": ["c", 2]}
+    ctc = {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "|", "cleanup": True}
+    for part, name, step in (("post_processor", "processors", bert), ("normalizer", "normalizers", {"type": "Strip"}),
+                             ("decoder", "decoders", ctc)):
+        check_growth({part: {"type": "Sequence", name: [step] * 100}})
+        with pytest.raises(PairError, match=f"{part} has 101 steps"):
+            check_growth({part: {"type": "Sequence", name: [step] * 101}})
 
 
 def test_a_tokenizer_that_would_put_many_tokens_around_every_text():

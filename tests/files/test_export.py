@@ -193,7 +193,7 @@ def test_the_pages_commands_are_whole():
 def test_what_the_command_refuses(tmp_path, capsys, monkeypatch, pair):
     for argv, words in ([str(pair)], "target is there already"), (
             [str(tmp_path / "x"), "--weights", "nowhere"], "nowhere"), (
-            [str(tmp_path / "x"), "--weights", str(pair)], "Hugging Face folders already"):
+            [str(tmp_path / "x"), "--weights", str(pair)], "others' files already"):
         assert main(argv) == 2
         err = capsys.readouterr().err
         assert err.count("\n") == 1 and words in err and not (tmp_path / "x").exists()

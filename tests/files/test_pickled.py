@@ -57,7 +57,11 @@ def test_what_ours_do_is_allowed():
     # a tuple that stands twice in one that has numbers behind it: (1, 2, 3) is q0, and q1 is (q0, q0, (1, 2, 3))
     (NUMBERS + b"\x87q\x00" + b"h\x00" * 2 + NUMBERS + b"\x87\x87q\x01h\x01\x86.", "two places"),
     (b"(" + NUMBERS + b"tq\x00(h\x00h\x00" + NUMBERS + b"tq\x01h\x01\x86.", "two places"),
-    (NUMBERS + b"(]tq\x00h\x00\x86.", "two places")])
+    (NUMBERS + b"(]tq\x00h\x00\x86.", "two places"),
+    # a dict whose key is a tuple, 101 deep, and the same beside a number each time
+    (b"\x80\x02})" + b"\x85" * 100 + b"K\x01s.", "more than 100 things stand in one another"),
+    (b"\x80\x02})" + b"K\x01\x86" * 50 + b"q\x00\x85" * 50 + b"K\x01s.", "more than 100 things"),
+    (b"\x80\x02}(" + b"(" * 101 + b"t" * 101 + b"K\x01u.", "more than 100 things")])
 def test_what_else_a_pickle_may_do_is_refused(program, words):
     with pytest.raises(ValueError, match=words):
         check_program(program)
@@ -117,3 +121,8 @@ def test_torch_is_given_no_pickle_that_was_not_looked_at(tmp_path):
         path.write_bytes(content)
         with pytest.raises(PairError, match="its list of parts can be read in two ways|Bad magic number"):
             load_saved(path)
+
+
+def test_a_hundred_things_in_one_another_are_allowed():
+    check_program(b"\x80\x02})" + b"\x85" * 98 + b"K\x01s.")
+    check_program(program_of({str(i): [torch.zeros(1)] for i in range(3000)}))       # in several steps of many

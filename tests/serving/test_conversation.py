@@ -7,15 +7,16 @@ wrong place, is seen at once. (Greedily, a small random GPT says the same token 
 import pytest
 import torch
 
-from nanospec.errors import RequestError
+from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES, Options, method_of
+from nanospec.model import GPT, Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-TABLE, DRAFT_MODEL, GPT = TableModel(4, 8), TableModel(4, 58), small_gpt(4, 3, 9)
+TABLE, DRAFT_MODEL, LEARNABLE = TableModel(4, 8), TableModel(4, 58), small_gpt(4, 3, 9)
 SETTINGS = {"gamma": 3, "topology": [-1, 0, 0, 1], "costs": (0.3, {2: 1.1, 3: 1.2, 4: 1.3})}
 TURNS = [[1, 2, 3, 1, 2], [3], [0, 1, 2, 3, 0, 1, 2], [2, 2]]
 LEARNERS = [f"chain of {name}" for name in LEARNED] + ["tree of prefix", "tree of early_exit", "hybrid of prefix"]
@@ -36,7 +37,7 @@ class Counting:
 
 
 def target_of(name: str):
-    return GPT if " of " in name else TABLE                 # a table has no hidden states from which one can learn
+    return LEARNABLE if " of " in name else TABLE                 # a table has no hidden states from which one can learn
 
 
 def drafter_of(name: str):
@@ -187,10 +188,53 @@ def test_a_drafter_for_another_vocabulary_is_refused():
     with pytest.raises(RequestError, match="vocabulary"):
         list(Conversation(TABLE, ModelDrafter(small_gpt(7, 1, 1), 2)).reply([1, 2], 4))
     with pytest.raises(RequestError, match="layers"):
-        Conversation(small_gpt(4, 1, 1), ModelDrafter(small_learned("prefix", GPT), 2))
+        Conversation(small_gpt(4, 1, 1), ModelDrafter(small_learned("prefix", LEARNABLE), 2))
 
 
 def test_no_gradient_is_kept():
     talk = talk_of("chain of prefix")
     done = next(talk.reply([1, 2, 3], 10))
     assert not done.p_target.requires_grad and torch.is_inference(done.p_target)
+
+
+def overflows() -> GPT:
+    """All of its weights are finite, but after token 7 nothing is. It writes no 7."""
+    torch.manual_seed(0)
+    model = GPT(Config(32, 256, 2, 16, 2, 1, 32, tied=False)).requires_grad_(False)
+    first, weight = model.blocks[0], model.embedding.weight
+    weight[:, 0], weight[7], model.head.weight[7] = 0, 0, 0
+    weight[7, 0], first.attention_norm.weight[0] = 1e9, 4
+    first.attention.qkv.weight[-8:, 0] = 3e38
+    return model
+
+
+@pytest.mark.parametrize("name", ["suffix", "lookahead", "recycling", "by-survival", "chain"])
+def test_what_an_answer_without_numbers_has_left_is_not_read(name):
+    """Drafts are of different lengths here, and a short one reads slots that a long one has written."""
+    target, ids = overflows(), [1, 2, 3, 1, 2, 3, 1, 2]
+    drafter = DRAFTERS[name].make(small_gpt(32, 1, 2), Options(**SETTINGS))
+    talk = Conversation(target, drafter, 128)
+    expected = list(generate(target, ids, 20, temperature=0))
+    first = tokens_of(talk.reply([1, 2], 3, temperature=0))
+    with pytest.raises(LogitsError):
+        list(talk.reply([3] + [7] * 16, 20, temperature=0))
+    talk.go_back(5)
+    assert talk.ids == [1, 2, *first]
+    assert tokens_of(talk.reply([9], 9, temperature=0)) == list(generate(target, [1, 2, *first, 9], 9, temperature=0))
+    talk.go_back(0)
+    assert tokens_of(talk.reply(ids, 20, temperature=0)) == expected
+
+
+def test_what_a_drafter_refuses_is_not_appended():
+    class Refuses(ModelDrafter):
+        def read(self, text, rows, hidden):
+            if int(text.length[0]) == 8:
+                raise RequestError("not this")
+            super().read(text, rows, hidden)
+
+    talk = Conversation(TABLE, Refuses(DRAFT_MODEL, 3))
+    before = [1, 2, *tokens_of(talk.reply([1, 2], 3, temperature=0))]
+    with pytest.raises(RequestError, match="not this"):
+        list(talk.reply([3, 3, 3], 4, temperature=0))
+    assert talk.ids == before and talk.read == 1
+    assert tokens_of(talk.reply([0], 4, temperature=0)) == plain("chain", [*before, 0], 4)

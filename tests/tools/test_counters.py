@@ -85,6 +85,18 @@ def test_drafts_of_different_lengths(read):
     assert its.drafts == pytest.approx(100) and its.drafted == 150
 
 
+@pytest.mark.parametrize("accepted, drafted, shares, drafts", [
+    (0, 9_000_000, "0.9", None), (0, 12, "0.000, 0.000", 6), (90, 300, "0.60, 0.30", 100), (10, 4000, "0.010", 1000),
+    (40_950, 409_500_000, "0.4", 409_500_000 / 3995)])
+def test_how_many_drafts_there_were_follows_from_shares(accepted, drafted, shares, drafts, read):
+    """Of as few places as the shares are of, or of more, up to the most that a draft can have: the fewest that fit. Of
+    0.01 of a draft 4 places fit, and fewer; where none fits it is what was accepted over the shares, or is not known.
+    """
+    its, = read(f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
+                f"Per-position acceptance rate: {shares}")
+    assert its.drafts == (None if drafts is None else pytest.approx(drafts))
+
+
 def test_sglangs_log(read):
     """10 requests and 5: (28 + 12.5) / 15. A line without requests stands for nothing."""
     its, = read(SGLANG)
@@ -170,7 +182,13 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (LOG.replace("Accepted: 141", "Accepted: none"), (), "line 2: no 'Accepted' there"),
     (LOG.replace("0.897", "0.8.97"), (), "line 2: '0.8.97' is no count"),
     (LOG.replace("0.897", "0.397"), (), "more often than the one before it"),
-    (LOG.replace("Accepted: 206", "Accepted: 906"), (), "1047 accepted of 822"),
+    (LOG.replace("Accepted: 206", "Accepted: 906"), (), "line 3: 906 accepted of 609 draft tokens"),
+    (STATISTICS.replace("=    70,", "=    90,"), (), "line 1: 167 accepted of 259 draft tokens, in 90 of 87 drafts"),
+    (STATISTICS.replace("=    70,", "=    0,"), (), "line 1: 167 accepted of 259 draft tokens, in 0 of 87 drafts"),
+    (STATISTICS.replace("=   167,", "=    60,"), (), "line 1: 60 accepted of 259 draft tokens, in 70 of 87 drafts"),
+    (STATISTICS.replace("=   167,", "=   267,"), (), "line 1: 267 accepted of 259 draft tokens"),
+    (STATISTICS.replace("=    259,", "=    85,").replace("=   167,", "=   71,"), (), "71 accepted of 85 draft tokens"),
+    ("vllm:spec_decode_num_drafts_total" + " " * (2 ** 25 + 1), (), "bytes"),
     (SGLANG.replace("2.80", "0.80"), (), "line 2: an accept len counts the bonus token"), (SGLANG, (1,), "--gamma 1"),
     (SGLANG.replace("#running-req: 10", "x").replace("#running-req: 5", "y"), (), "no line with requests"),
     (STATISTICS.replace("#gen tokens", "#tokens"), (), "line 1: no '#gen tokens' there"),
