@@ -58,7 +58,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     for line in lines("> " if chat.console.is_terminal else ""):
         if line == "/quit":
             break
-        chat.take(line)
+        try:
+            chat.take(line)
+        except RequestError as error:           # a template need not take every question
+            if not sys.stdin.isatty():
+                raise
+            note(str(error))
 
 
 def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -139,10 +144,7 @@ class Chat:
     def ask(self, question: str) -> None:
         """Print the answer, and what it took, unless the question leaves no room for one."""
         talk, messages = self.talk, [*self.messages, {"role": "user", "content": question}]
-        try:
-            told = self.template(messages)
-        except RequestError as error:           # of these words, or of a second question
-            return note(str(error))
+        told = self.template(messages)
         kept, ids = self.new_ids(told)
         if kept + len(ids) + self.most > talk.context:
             left = max(0, talk.context - kept - len(ids))

@@ -68,6 +68,15 @@ def test_threads_ask_in_turn():
     assert found == {str(number): [str(number)] * 20 for number in range(4)}
 
 
+def test_a_process_that_has_ended_since_the_last_question_is_started_anew():
+    """The system may have ended it; an honest template is not to blame."""
+    template = ChatTemplate("{{ messages | length }}", {})
+    assert template([]) == "0"
+    bounded.PROCESS.running.kill()
+    bounded.PROCESS.running.wait()
+    assert template([]) == "0"
+
+
 def test_an_interruption_is_heard_and_leaves_nothing_behind(monkeypatch):
     template = ChatTemplate("{{ messages | length }}", {})
     before = bounded.PROCESS.running

@@ -84,7 +84,8 @@ def test_of_a_few_files_the_end_of_each_is_held_out(tmp_path):
 
 @pytest.mark.parametrize("make, words", [
     (lambda path: None, "missing"), (lambda path: path.write_bytes(b"\xff\xfe\x00"), "UTF-8"),
-    (lambda path: path.mkdir(), "no text file")])
+    (lambda path: path.mkdir(), "no text file"),
+    (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"), "Git LFS")])
 def test_texts_that_cannot_be_used(tmp_path, make, words):
     make(tmp_path / "it")
     with pytest.raises(TextError, match=words):

@@ -37,7 +37,7 @@ class Counting:
 
 
 def target_of(name: str):
-    return LEARNABLE if " of " in name else TABLE                 # a table has no hidden states from which one can learn
+    return LEARNABLE if " of " in name else TABLE            # a table has no hidden states from which one can learn
 
 
 def drafter_of(name: str):

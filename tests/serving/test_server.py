@@ -67,7 +67,8 @@ def test_who_writes_is_not_stalled_by_a_long_prompt():
 @pytest.mark.parametrize("ids, settings, what", [
     ([], {}, "prompt is empty"), ([7], {}, "outside 0..4"), ([1], {"max_new_tokens": 200}, "context of 96"),
     ([1], {"temperature": -1}, "temperature"), ([1], {"top_k": 0}, "top_k"), ([1], {"min_p": 2}, "min_p"),
-    ([1], {"seed": 2 ** 70}, "32 bits"),
+    ([1], {"seed": 2 ** 70}, "32 bits"), (range(10 ** 30), {}, "has more than"), (range(97), {}, "97 prompt tokens"),
+    ("ab", {}, "must be a list of token ids"), (None, {}, "must be a list of token ids"),
     ([1], {"typical_p": 0.1, "logit_bias": {}}, "no logit_bias, typical_p: .* top_k, top_p and min_p alone"),
     ([1], {"tokens": [2]}, "no tokens")])
 def test_a_request_that_cannot_be_answered_is_refused_at_once(ids, settings, what):

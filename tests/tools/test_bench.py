@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from datetime import date
 from functools import partial
@@ -37,6 +38,7 @@ from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, Option
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.model import GPT, Config
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
+from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
 from nanospec.theory import expected_tokens
 from tests import small_gguf
@@ -329,6 +331,19 @@ def test_rounds_under_a_clock_of_every_drafter(pair):
     for name, entry in DRAFTERS.items():
         drafter = ClockedDrafter(entry.make(pair[1], Options(4)))
         assert len(tokens_of(speculate(pair[0], drafter, [3, 4, 3], 10))) == 10 and drafter.seconds > 0, name
+        assert deepcopy(drafter).most == drafter.most
+
+
+def test_a_clock_in_a_server_changes_nothing(pair):
+    """Rows come and go, and the clock knows none of them."""
+    def served(wrap):
+        server = Server(pair[0], wrap(ModelDrafter(pair[1], 3)), rows=2)
+        asked = [server.submit([1, number], max_new_tokens=3 + 4 * number, seed=number) for number in range(4)]
+        while not all(request.done for request in asked):
+            server.step()
+        return [request.tokens for request in asked]
+
+    assert served(ClockedDrafter) == served(lambda drafter: drafter)
 
 
 # Subcommands

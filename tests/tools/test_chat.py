@@ -356,6 +356,25 @@ def test_a_template_that_does_not_take_it(run, tmp_path):
     assert status == 2 and err.splitlines()[-1].endswith("does not take this: only one")
 
 
+def test_at_a_terminal_it_goes_on_after_a_question_that_the_template_does_not_take(tmp_path, monkeypatch, capsys):
+    write(tmp_path / "b.gguf", template="{{ 'x' if 'bad' not in messages[-1].content else raise_exception('no!') }}")
+    monkeypatch.setattr(sys, "stdin", Keyboard("bad\nthe\n"))
+    status = chat.main(["--weights", str(tmp_path / "b.gguf"), "--device", "cpu", "--max-new-tokens", "2"])
+    out, err = capsys.readouterr()
+    assert status == 0 and "does not take this: no!" in out + err and TOLD.search(out + err)
+
+
+def test_an_answer_longer_than_any_conversation_is_refused_before_anything_is_measured(run, monkeypatch):
+    monkeypatch.setattr(chat, "tuned", None)
+    refused(run, "an answer of up to 30 tokens exceeds a conversation of 30", "--max-new-tokens", "30", "--context",
+            "30", "--drafter", "suffix")
+
+
+def test_a_folder_without_a_model(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    refused(run, "there is no model in", weights=tmp_path / "empty")
+
+
 # At a terminal
 
 class Keyboard(io.StringIO):

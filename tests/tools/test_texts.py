@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from nanospec.cli.judge import main
+from nanospec.errors import RequestError
 from nanospec.fast.autotune import copy_of
 from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
@@ -19,8 +20,8 @@ from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, without_half
-from nanospec.judge.kinds import Case, drawn_at
-from nanospec.judge.rounding import Read, compared, exact_type, in_type, read
+from nanospec.judge.kinds import Case, drawn_at, prompts, shifted
+from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.tools.right_servers import running
@@ -459,3 +460,47 @@ def test_from_the_command_line(tmp_path, capsys):
 def test_a_type_is_compared_with_a_finer_one():
     assert {name: exact_type(name) for name in ("float64", "float32", "float16", "bfloat16", "int8")} == {
         "float64": "float64", "float32": "float64", "float16": "float32", "bfloat16": "float32", "int8": "float32"}
+
+
+# Corners
+
+@pytest.mark.parametrize("tail", [0.0, 9.0])
+def test_what_may_be_another_token_says_nothing_about_how_far_off_a_text_is(monkeypatch, tail):
+    """The last token of A is not sure: its text may be spelt by others. One that is sure is half a logit off, and
+    bfloat16 moves .3."""
+    def reading(*behind):
+        many = len(behind)
+        return Read([*range(2, 2 + many)], torch.tensor(behind).double(), torch.zeros(many, 16, dtype=torch.long),
+                    torch.zeros(many, 16).double())
+
+    monkeypatch.setattr(texts, "measured", lambda target, exact, tasks, ids, coarser:
+                        Moved(.3, .3, 64) if coarser == "bfloat16" else Moved(.05, .05, 64))
+    one = compared((reading(0, .5, 0, tail), reading(0, 0, 0, 0)), .001, (3, 4))
+    its = texts.Judged(0, "", Moved(.001, .001, 64), [one], "float32", TOKENIZER)
+    status, words = texts.verdict(its, TARGET, TARGET, [Task([0], "text", [1])], [[[1], [1]]], None)
+    assert status == 2 and words.startswith("No verdict: what is off in A is more than float32 rounds")
+
+
+def test_texts_that_are_the_same_are_not_shifted():
+    assert shifted([1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 0, 3, 4, 5, 6, 7, 8], 1)
+    assert not shifted([1, 2, 3], [1, 2, 3], 1) and not shifted([], [], 1)
+
+
+def test_a_prompt_that_the_chat_template_refuses_is_no_other_prompt():
+    def refuses(messages):
+        raise RequestError("only tools may speak")
+
+    tokenizer = SimpleNamespace(begin=[0], template="a template", chat=refuses, decode=str, continued=lambda text: [3])
+    ways = dict(prompts(tokenizer))
+    assert ways["in another template, that of its chats"]([0, 5]) == [] and ways["twice"]([5]) == [5, 5]
+
+
+def test_an_end_of_text_for_which_the_model_has_no_row():
+    """A folder may name such a one beside another."""
+    found, with_one = (read(TARGET, PROMPTS[0], [7, 8], ends) for ends in ([1], [1, 10 ** 6]))
+    assert torch.equal(found.behind, with_one.behind)
+
+
+def test_nothing_to_judge_is_refused():
+    with pytest.raises(RequestError, match="no pair of texts"):
+        judge_texts(TARGET, TOKENIZER, [])
