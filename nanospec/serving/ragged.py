@@ -47,7 +47,7 @@ class Ragged:
                  **placing: Any) -> Any:
         """As GPT.forward with a cache. placing: as Draft.placing has it."""
         gpt = self.target
-        if self.exist is None or not isinstance(gpt, GPT):
+        if self.exist is None or type(gpt) is not GPT:      # a Steady has a forward of its own
             return gpt(tokens, cache, kv_length, layers=layers, **placing)
         call = cached_call(gpt.config, tokens.shape[1], cache, kv_length, **placing)
         call = RaggedCall(call, self.exist)

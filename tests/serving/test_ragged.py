@@ -10,6 +10,7 @@ from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence
 from nanospec.methods.trees.tree_draft import Tree, TreeDraft, drafts_of
+from nanospec.model import GPT
 from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.ragged import Ragged
@@ -105,10 +106,16 @@ def test_what_it_does_not_define_is_the_drafters():
     assert ragged.begin == drafter.begin and ragged.commit == drafter.commit
 
 
+class Doubled(GPT):
+    def forward(self, *given, **more):
+        return 2 * super().forward(*given, **more)
+
+
 def test_another_kind_of_target_is_called_as_it_is():
-    """And so is a GPT where every node exists."""
-    table, feed = TableModel(5, 1), tokens(2, 3)
-    for target, draft in (table, chains(2, 0)), (TARGET, chains(2, 2)):
+    """And so is a GPT where every node exists, and one that does more than a GPT in its call, as a Steady."""
+    table, feed, own = TableModel(5, 1), tokens(2, 3), small_gpt(5, 3, 1)
+    own.__class__ = Doubled
+    for target, draft in (table, chains(2, 0)), (TARGET, chains(2, 2)), (own, chains(2, 0)):
         ragged = Ragged(target, Given(draft))
         ragged.propose(None, None, None, 3)
         found, right = (which(feed, target.new_cache(2, 8), 3) for which in (ragged, target))

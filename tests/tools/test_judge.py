@@ -309,6 +309,7 @@ def test_too_few_samples_are_no_verdict():
     ({"gamma": 0}, "gamma"), ({"seed": 2 ** 64}, "seed"), ({"temperature": -1}, "temperature"), ({"top_k": 0}, "top_k"),
     ({"ids": []}, "prompt"), ({"ids": [7]}, "prompt"), ({"new": 99}, "context"),
     ({"target": {(0, 1, 2): 0.4}}, "add up to 1"), ({"target": {(0,): 0.5, (1, 1): 0.5}}, "one length"),
+    ({"target": {0: 0.5, 1: 0.5}}, "tuples of one"),
     ({"target": {(0,): 1.0}, "temperature": 0.7}, "as it is")], ids=str)
 def test_what_cannot_be_judged_is_refused(given, said):
     with pytest.raises(RequestError, match=said) as refused:
