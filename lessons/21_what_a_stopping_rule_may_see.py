@@ -290,18 +290,18 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 # A rule may throw a draft token away without meaning to. DSpark (arXiv 2607.05147) chooses how many
 # draft tokens are verified by what they bring in a second: the expected tokens of a call, times
 # the calls that fit into a second. Its Appendix A has an example of two tokens, A and B. One draft
-# token more makes a call slower. The draft model takes the first to be accepted with 0.8. It takes
-# the second to be accepted with 0.9 if the first one is A, and hardly ever if it is B.
+# token more makes a call slower. The draft model assumes that the first is accepted with
+# probability 0.8. It assumes 0.9 for the second if the first one is A, and 0.1 if it is B.
 
 # %%
 p_ab, q_ab = torch.tensor([[.7, .3], [.5, .5]], dtype=torch.float64)
-calls = [1, .5, .45]                            # a second, with 0, 1 and 2 draft tokens
+calls = [1, .5, .45]                            # in a second, with 0, 1 and 2 draft tokens
 
 
 def brings(length, first):
     """Expected tokens a second, if `length` draft tokens are verified and the first is `first`."""
-    survival = [1, .8, .8 * (.9 if first == 0 else .1)]
-    return calls[length] * sum(survival[:length + 1])
+    at_least = [1, .8, .8 * (.9 if first == 0 else .1)]     # that 0, 1 and 2 are accepted, or more
+    return calls[length] * sum(at_least[:length + 1])
 
 
 table(["the first draft token", "none verified", "one", "two"],

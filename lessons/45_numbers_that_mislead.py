@@ -4,7 +4,7 @@
 # **Which numbers of a benchmark are true, and mislead all the same?**
 #
 # *Where it loses* asked three questions of a speed-up. This lesson is about the other numbers in
-# reports and logs. None of the six below is false, and each has led people to a wrong choice. All
+# reports and logs. None of those below is false, and each has led people to a wrong choice. All
 # are computed here, from probabilities or from a text, so that nothing depends on a machine.
 #
 # We need alpha and gamma (*How fast*), and copies (*Copying from the past*).

@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def parser() -> Parser:
-    made = Parser(description=__doc__)
+    made = Parser(prog="nanospec demo", description=__doc__)
     options.add_options(made, DEFAULTS, WORDS | {
         "gamma": f"{CHAIN} of a chain, else {GAMMA}",
         "max_new_tokens": f"{NEW}, or what the context leaves"})

@@ -81,8 +81,10 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
     temperature, left = drawn_at(target, cases), []
     if temperature:
         left.append(f"not greedy at all, as if drawn at temperature {temperature:g}")
+    elif sum(len(case.text.tokens) for case in cases) < FEWEST:
+        left.append("not greedy at all (more tokens would tell)")
     if draft_model is None:
-        left.append("draft tokens unverified (a draft model beside TARGET would tell)")
+        left.append("draft tokens unverified (a TARGET that is a folder with a pair would tell)")
     if explains(lambda case: case.text.off(beyond)[0] < BEGINS):
         left.append("it reads another prompt, as in another template, or was asked so")
     return Kind(", or ".join(left) or "none that is known here; other weights would do it, too")

@@ -63,7 +63,7 @@ class Judged:
             f"{self.moved.most:.2g} ({self.moved.calls:.2g} between calls on 1 and on {SEVERAL} "
             f"tokens; {self.moved.places} places measured). Up to {EXPLAINED:g} x that is called "
             f"rounding here, from {BEYOND:g} x on it is not.",
-            f"{len(self.each)} pairs of texts: "
+            f"{len(self.each)} pair{'s' * (len(self.each) > 1)} of texts: "
             + ", ".join(f"{counts[verdict]} {words[verdict]}"
                         for verdict in words if counts[verdict]) + ".",
             self.verdict])

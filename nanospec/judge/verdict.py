@@ -132,10 +132,11 @@ def judge(sampler: Sampler, target, draft_model=None, ids: Sequence[int] = (0,),
         exact = None                # with real dice it does something else than what was walked
     if exact is None and not counted:
         return verdict_of(fit, bar, "token by token, its samples fit (it could not be walked: it "
-                          "has too many paths, or chance of its own)", unit=unit)
+                          "has too many paths, takes too long or has chance of its own)", unit=unit)
     if exact is None:
         verdict = verdict_of(fit, bar, "its samples fit the target's distribution (it could not be "
-                             "walked: it has too many paths, or chance of its own)")
+                             "walked: it has too many paths, takes too long or has chance of its "
+                             "own)")
         if verdict.wrong:
             verdict.why += "\n" + _where(drawn, truth)
     else:

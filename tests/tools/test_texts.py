@@ -221,7 +221,10 @@ def test_it_is_said_which_of_the_two_is_off_and_where_nothing_can_be_said():
     neither = judged(drawn_ones, [reads(lambda ids: ids[1:])(prompt) for prompt in PROMPTS], "float16")
     assert neither.status == 2 and "neither A nor B" in neither.verdict and "without its BOS" in neither.verdict
     alone = judged(good, [unverified(prompt, 2) for prompt in PROMPTS], "float16", draft_model=None)
-    assert alone.status == 1 and "a draft model beside TARGET would tell" in alone.verdict
+    assert alone.status == 1 and "a TARGET that is a folder with a pair would tell" in alone.verdict
+    one_text = judged(good[:1], drawn_ones[:1], "float16")          # 32 tokens
+    assert one_text.status == 1 and "not greedy at all (more tokens would tell)" in one_text.verdict
+    assert "1 pair of texts: 1 where one is off" in str(one_text)
 
 
 def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
