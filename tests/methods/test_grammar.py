@@ -223,6 +223,13 @@ def test_what_is_no_table_is_rejected(table):
         Grammar(table)
 
 
+def test_what_opens_has_nothing_after_it_in_its_token():
+    """Of "\\n1" the 1 would not be matched."""
+    pieces = ["1", "\n", "\n1", "1\n", "<end>"]
+    toy = SimpleNamespace(decode=lambda ids: "".join(pieces[i] for i in ids), ends={4})
+    assert grammar_of("1", toy, 5, opens="\n").after[0].tolist() == [0, 1, 0, 1, 0]
+
+
 @pytest.mark.parametrize("vocab_size", [-1, 0, max(TOY.ends), 1.5, None, 10 ** 9, 10 ** 4000])
 def test_a_vocabulary_is_that_of_the_tokenizer(vocab_size):
     with pytest.raises(RequestError, match="vocab"):

@@ -130,3 +130,12 @@ def test_greedy_requests_among_others_of_their_seed():
 def test_how_much_is_remembered_is_no_less_than_nothing():
     with pytest.raises(RequestError, match="remember must not be negative"):
         SuffixDrafter(remember=-1)
+
+
+def test_no_more_is_remembered_while_a_text_is_being_written():
+    memory, ids = memory_of(12, [1, 2, 3, 4]), [5, 6]
+    memory.begin(1)
+    for token in range(20):
+        memory.read(1, ids, seed=7)
+        assert memory.tokens <= 12
+        ids = [*ids, token]

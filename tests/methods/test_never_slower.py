@@ -8,10 +8,12 @@ from random import Random
 import pytest
 import torch
 
+from nanospec.draft import Drafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths import never_slower
+from nanospec.methods.lengths.by_load import nothing_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
@@ -201,6 +203,35 @@ def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
     monkeypatch.setattr(never_slower, "perf_counter", clock)
     modes = modes_by_length(lambda n: None if n % 8 else False, clock, 140)
     assert modes[80] == "open" and modes[100] == modes[130] == "closed"
+
+
+class Asks(Drafter):
+    """Calls its model in every round, for half a plain step, and drafts nothing."""
+
+    most = 3
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def propose(self, text, sampling, dice, kv_length, lag=0):
+        self.clock.now += .5
+        draft = nothing_drafted(text)
+        draft.steps = 1
+        return draft
+
+
+def test_a_draft_model_that_is_asked_for_nothing_costs_what_it_costs(monkeypatch):
+    """Such rounds are no plain steps. They bring a token each, for one and a half of their time: it closes, for as long
+    as a hundred times what it lost, and then each time for twice as long as before.
+    """
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    gate, pauses = NeverSlower(Asks(clock)), []
+    close = gate._close
+    monkeypatch.setattr(gate, "_close", lambda: (close(), pauses.append(gate.left)))
+    list(speculate(Priced(Told([1] * 4000), clock, 1), gate, [1], 3900, 0))
+    assert max(gate.plain) == 1 and pauses[0] > 2 * never_slower.PAUSE
+    assert pauses[1:4] == [min(2 ** n * pauses[0], never_slower.LONGEST) for n in (1, 2, 3)]
 
 
 def test_requests_come_and_go(wound):

@@ -45,6 +45,12 @@ def test_the_tables_are_those_that_were_written_by_hand():
     assert dict(enumerate(tables.read_as.tolist())) == small.READ | {6: small.ITS.end_of_text}
 
 
+def test_what_the_user_is_told():
+    shared = len({*OURS.pieces} & {*ITS.pieces})
+    said = f"drafts the {shared} tokens that both have, of the target's {OURS.vocab_size} and its own {ITS.vocab_size}"
+    assert said in wrapped().note and not OtherTokenizer(TARGET, tables_of(OURS, OURS, OURS.vocab_size)).note
+
+
 def test_shared_tokens_have_the_same_bytes():
     tables = tables_of(ITS, OURS, OURS.vocab_size)
     shared = [OURS.pieces[token] for token in tables.ids]

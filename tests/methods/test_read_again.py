@@ -133,6 +133,16 @@ def test_a_stack_reads_what_its_middle_model_has_not():
     assert len(agreed) > 1                                  # at times something had to be read, at others nothing
 
 
+def test_strings_of_any_length_have_slots_for_what_is_drafted_after_them():
+    """Read longer and longer, and anew: the same tokens."""
+    draft_model, text = small_gpt(9, 1, 4, context=1024), [1, 2, 3, 4, 5]
+    kept = ReadText(draft_model)
+    while len(text) < 420:
+        found = kept.likeliest(text, 7, 8)
+        assert found == ReadText(draft_model).likeliest(text, 7, 8)
+        text = [*text, *found[:1 + len(text) % 3]]
+
+
 def test_strings_are_read_from_where_they_differ():
     draft_model = Counting(small_gpt(9, 1, 4, context=512))
     kept, text = ReadText(draft_model), [1, 2, 3, 4, 5]

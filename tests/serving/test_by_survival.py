@@ -2,10 +2,13 @@
 survival" of checks.py, where two texts share a budget. What the target computes of such drafts: test_ragged.py.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from nanospec.dice import Dice
+from nanospec.methods.lengths import by_survival
 from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
@@ -51,3 +54,16 @@ def test_what_is_accepted_makes_its_class_likelier():
         batch.round(dice, Sampling())
     after = drafter.acceptance.share
     assert (after >= before - 1e-6).all() and (after[2:] > 0.95).all() and (after <= 1 + 1e-6).all()
+
+
+def test_a_sure_text_gets_the_places_that_an_unsure_one_does_not_want(monkeypatch):
+    """Two each: .99, .98, .97, .96 of the first are all before .05 of the second, so drafts go on after two places."""
+    drafter = BySurvival(DRAFT_MODEL, 4)
+    monkeypatch.setattr(by_survival, "sureness", lambda likeliest: torch.tensor([4, 0]))
+    batch = Batch(TARGET, drafter, PROMPTS[:2], 90)
+    drafter.acceptance = SimpleNamespace(share=torch.tensor([.05, .1, .2, .5, .99]))
+    text = batch.text
+    dice = Dice([1, 2])
+    dice.refill(12)
+    draft = drafter.propose(text, Sampling(), dice, int(text.length.max()), 0)
+    assert drafter.counts.tolist() == [4, 0] and draft.tokens.shape == (2, 5)
