@@ -8,6 +8,7 @@ from nanospec.methods.index import DRAFTERS, Entry
 from nanospec.methods.wrappers.grammar import Constrained, Grammar
 from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.proof.tables import small_gpt, small_learned
+from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate
 from tests.methods import test_grammar
 from tests.proof import contract
@@ -84,3 +85,25 @@ def test_what_cannot_be_drafted():
         list(speculate(GPT4, GrammarDrafter(small_gpt(7, 1, 1), FORCING), [1], 3))
     with pytest.raises(RequestError, match="most must be at least 1"):
         GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, 4, 0)
+
+
+def test_who_takes_a_row_over_begins_where_its_prompt_does():
+    """In as many rounds as if nobody had been there."""
+    def rounds_of(server, *prompts):
+        asked = [server.submit(ids, max_new_tokens=7, temperature=0) for ids in prompts]
+        steps = 0
+        while not all(request.done for request in asked):
+            server.step()
+            steps += 1
+        return [request.tokens for request in asked], steps
+
+    table = STEPS.after.where(STEPS.allowed, -1)
+    grammar = Grammar(table, at_once=True)
+    target = Constrained(GPT4, grammar)
+
+    def new(rows):
+        return Server(target, GrammarDrafter(GPT_DRAFT_MODEL4, grammar, 3, 3), rows)
+
+    server = new(1)
+    for prompt in [3], [3, 3, 1], [1], [2, 2, 2, 2], [0], [3, 3, 3, 3, 3]:
+        assert rounds_of(server, prompt) == rounds_of(new(1), prompt), prompt

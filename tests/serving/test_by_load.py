@@ -1,5 +1,7 @@
 """The chain whose length follows the load. That it is lossless: contract.py, by its name."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from nanospec.cli.bench.serve import draw_arrivals, round_seconds, step_of_serve
 from nanospec.cli.quantities import quantile
 from nanospec.dice import Dice
 from nanospec.methods.lengths.acceptance_rate import Acceptance
-from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad, nothing_drafted
+from nanospec.methods.lengths.by_load import FADE, ByLoad, Costs, WatchedByLoad, lag_after, nothing_drafted
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter
@@ -89,6 +91,15 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
     for _ in range(20):
         batch.round(dice, Sampling())
     assert ByLoad.PRIOR < drafter.alpha < known
+
+
+def test_after_any_silence_no_more_is_read_again_than_a_text_has_room_for():
+    text = Text([[1, 2, 3]], 40, 5)
+    reader = SimpleNamespace(lag=2)
+    room = text.tokens.shape[1]
+    found = [lag_after(missed, 1, reader, text) for missed in (0, 7, room - 2, room - 1, 10 ** 6)]
+    assert found == [2, 9, room, room, room]
+    assert lag_after(7, 5, reader, text) == 12
 
 
 def test_nothing_drafted_is_node_0_alone():
