@@ -9,7 +9,7 @@ from nanospec.methods.wrappers.grammar import Constrained, Grammar
 from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.server import Server
-from nanospec.speculate import ModelDrafter, speculate
+from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.methods import test_grammar
 from tests.proof import contract
 from tests.proof.checks import FULL, GPT4, GPT_DRAFT_MODEL4, RULED
@@ -88,22 +88,18 @@ def test_what_cannot_be_drafted():
 
 
 def test_who_takes_a_row_over_begins_where_its_prompt_does():
-    """In as many rounds as if nobody had been there."""
-    def rounds_of(server, *prompts):
-        asked = [server.submit(ids, max_new_tokens=7, temperature=0) for ids in prompts]
-        steps = 0
-        while not all(request.done for request in asked):
-            server.step()
-            steps += 1
-        return [request.tokens for request in asked], steps
-
-    table = STEPS.after.where(STEPS.allowed, -1)
-    grammar = Grammar(table, at_once=True)
+    """In as many rounds as if nobody had been there. A pattern begins after the prompt, whatever stands there."""
+    grammar = Grammar(STEPS.after.where(STEPS.allowed, -1), at_once=True)
     target = Constrained(GPT4, grammar)
 
-    def new(rows):
-        return Server(target, GrammarDrafter(GPT_DRAFT_MODEL4, grammar, 3, 3), rows)
+    def new():
+        return GrammarDrafter(GPT_DRAFT_MODEL4, grammar, 3, 3)
 
-    server = new(1)
-    for prompt in [3], [3, 3, 1], [1], [2, 2, 2, 2], [0], [3, 3, 3, 3, 3]:
-        assert rounds_of(server, prompt) == rounds_of(new(1), prompt), prompt
+    server = Server(target, new(), rows=1)
+    for prompt in [3], [3, 3, 1], [0], [2, 2, 2, 0]:
+        request, steps = server.submit(prompt, max_new_tokens=7, temperature=0), 0
+        while not request.done:
+            server.step()
+            steps += 1
+        rounds = list(speculate(target, new(), prompt, 7, temperature=0))
+        assert (request.tokens, steps) == (tokens_of(rounds), len(rounds)), prompt
