@@ -183,11 +183,14 @@ def copied(value):
 
 
 def differs(before, after) -> bool:
-    if isinstance(before, torch.Tensor):
+    if isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor):
         return before.shape != after.shape or not bool(((before == after) | before.isnan() & after.isnan()).all())
+    if type(before) is not type(after):
+        return True
     if type(before) in (list, tuple):
         return len(before) != len(after) or any(map(differs, before, after))
-    return before != after if type(before) is dict else False
+    # What is no number and no text, as a function, is handed over as it is.
+    return before is not after and before != after if isinstance(before, (dict, int, float, str)) else False
 
 
 def shown(value, levels: int = 4) -> str:

@@ -172,7 +172,7 @@ def in_words(error: Exception, exercise: Exercise, path: Path, part: str) -> tup
     if isinstance(error, SyntaxError):
         return "syntax", path.name + f", line {error.lineno}" * bool(error.lineno) + f": {error.msg}"
     if isinstance(error, MemoryError):
-        return part, f"it asks for more memory than there is ({path.name})"
+        return part, f"it asks for more memory than there is, or is nested deeper than Python can read ({path.name})"
     if unwritten(error):
         called = getattr(error, "call", path.name).split("(")[0]
         return part, f"nothing there yet: {called} raises NotImplementedError"

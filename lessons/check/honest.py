@@ -4,6 +4,7 @@ This is no wall against malice. The code runs as you do, in the process that jud
 it: who means to can find the checks in memory. What is seen here is what people try first.
 """
 
+import os
 import re
 import sys
 
@@ -35,7 +36,7 @@ class Watch:
         if not self.clock.inside:                       # the checker reads answers too, and plants mistakes in them
             return
         if event == "open":
-            if AN_ANSWER.search(str(args[0])):
+            if isinstance(args[0], (str, bytes)) and AN_ANSWER.search(os.fsdecode(os.path.realpath(args[0]))):
                 self._reject("answers", "it reads the answers")
         elif event in PROCESSES and self.clock.depth:   # an import may ask the system something
             self._reject("process", "it starts another program, or ends one")
@@ -55,13 +56,18 @@ def fingerprint() -> dict:
         for key, thing in list(vars(module).items()):
             if key.startswith("__"):
                 continue
-            found[name, key] = thing, getattr(thing, "__code__", None)
+            found[name, key] = thing, code_of(thing)
             if isinstance(thing, type) and ours or thing is torch.Tensor:
-                found.update({(name, key, method): (function, getattr(function, "__code__", None))
+                found.update({(name, key, method): (function, code_of(function))
                               for method, function in list(vars(thing).items()) if callable(function)})
     for number, exercise in EXERCISES.items():
         found["parts", number] = exercise.contract, (*exercise.looks.items(), *exercise.tests.items())
     return found
+
+
+def code_of(thing) -> tuple:
+    """What a function does, and does if an argument is left out."""
+    return tuple(getattr(thing, name, None) for name in ("__code__", "__defaults__", "__kwdefaults__"))
 
 
 def changed(before: dict, now: dict) -> bool:

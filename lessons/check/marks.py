@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lessons.check import EXERCISES, alike
 from lessons.check.catalogue import Entry
+from nanospec.files.paths import write_atomically
 
 NOT_TRIED = ("missing", "untouched")
 MARKS = {"✓": "solved", "½": "exact but slow: half of the points", "✗": "not yet", "·": "missing or untouched",
@@ -80,10 +81,8 @@ def file_of(student: str) -> str:
 
 
 def put(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".new")
-    with aside.open("w", newline="", encoding="utf-8") as file:
-        file.write(text)
-    aside.replace(path)
+    """Whole or not at all; a link stays one, and a device a device."""
+    write_atomically(path, lambda file: file.write(text.encode(errors="replace")))
 
 
 def table(everybody, done: list[str]) -> str:

@@ -31,7 +31,8 @@ from nanospec.errors import one_line
 
 MEMORY = 2 ** 30        # bytes that a file may ask for
 WRITTEN = 2 ** 24       # bytes of a file that it may write
-ANSWER = 2 ** 16        # bytes that are read of what a process says
+ANSWER = 2 ** 16        # bytes that are read of what a process says, which is:
+SAID = {"solved": bool, "part": str, "why": str, "slow": bool, "label": str, "form": str, "size": int, "shipped": bool}
 DIE_WITH_PARENT = 1     # PR_SET_PDEATHSIG
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -125,6 +126,7 @@ def run(jobs: Iterable[Job], at_once: int, seconds: float) -> Iterator[tuple[Job
 
 def start(job: Job, folder: Path, seconds: float, before: dict) -> tuple[int, Running]:
     """Fork. Returns the pipe's end to read from, and what is known of the process."""
+    folder.mkdir(exist_ok=True)                         # a student's file may have removed it
     own = Path(tempfile.mkdtemp(dir=folder))
     copy, word, parent = own / job.exercise.file, secrets.token_hex(16).encode(), os.getpid()
     copy.write_bytes(job.text)
@@ -179,8 +181,10 @@ def ended(child: Running, pipe: int, late: bool) -> dict:
     # Its folders may be nested deeper than Python's own way to remove them goes.
     subprocess.run(["rm", "-rf", child.folder], stderr=subprocess.DEVNULL)
     if child.heard.startswith(child.word):
-        with contextlib.suppress(ValueError):
-            return json.loads(child.heard[len(child.word):])
+        with contextlib.suppress(ValueError, RecursionError):
+            said = json.loads(child.heard[len(child.word):])
+            if isinstance(said, dict) and {name: type(value) for name, value in said.items()} == SAID:
+                return said
     if late:
         return found(False, "busy", "not done by the clock on the wall; it was not judged")
     code = os.waitstatus_to_exitcode(status)

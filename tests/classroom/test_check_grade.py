@@ -85,6 +85,11 @@ LIES = {        # what people try, and what becomes of it
     "the answer, through a program": (f"import subprocess\nexec(subprocess.check_output(['cat', "
                                       f"{str(ANSWERS / FILE)!r}]))\n", "process"),
     "the grader, sent a signal": ("import os\nos.kill(os.getppid(), 0)\n" + RIGHT, "process"),
+    "the answer, by another path": (f"open({str(ANSWERS)!r} + '//' + {FILE!r})\n" + RIGHT, "answers"),
+    "the answer, by a link": (f"import os\nos.symlink({str(ANSWERS / FILE)!r}, 'mine')\nopen('mine')\n" + RIGHT,
+                              "answers"),
+    "a check's default": ("import sys\nsys.modules['lessons.check.seen'].values.__defaults__ = (9.0,)\n"
+                          "def total_variation(a, b):\n    return .5\n", "library"),
     "an early end": ("import os\nos._exit(0)\n", "crash"),
     "nothing of the kind": ("import sys\nsys.stdout.buffer.write(b'!')\nsys.stderr.close()\n" + RIGHT, ""),
 }
@@ -96,8 +101,21 @@ def test_who_did_not_solve_it_has_no_tick(tmp_path):
     assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
     assert {(result["part"], result["why"]) for result in found.values()} == {
         ("answers", "it reads the answers"), ("answers", "it imports lessons.check.seen"), ("", ""),
+        ("library", "it changes the library or the checks"),
         ("crash", "its process ended before there was a verdict: status 0"),
         ("process", "it starts another program, or ends one")}
+
+
+def test_whatever_a_file_says_or_removes_the_others_are_judged():
+    """One that has found the word by which the grader knows its child, and says what no child of its says."""
+    says = ("import os, sys\nframe = sys._getframe()\nwhile 'word' not in frame.f_locals:\n    frame = frame.f_back\n"
+            "os.write(frame.f_locals['send'], frame.f_locals['word'] + {})\nos._exit(0)\n")
+    forged = [b"{}", b"[" * 20_000, b'{"solved": "yes"}', b'{"solved": true, "label": [1]}', b"7", b"\xff"]
+    texts = {f"forged {number}": says.format(what) for number, what in enumerate(forged)}
+    texts["removes all"] = "import os, shutil\nshutil.rmtree(os.path.dirname(os.getcwd()))\n" + RIGHT
+    found = judged(texts | {"right": RIGHT, "right, too": RIGHT})
+    assert [name for name, result in found.items() if result["solved"]] == ["removes all", "right", "right, too"]
+    assert all(result["part"] == "crash" for name, result in found.items() if name.startswith("forged"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the only system here that bounds memory")
@@ -162,7 +180,8 @@ def test_grading_a_class(tmp_path, capsys):
     for each student.
     """
     folder, sheet, record = tmp_path / "class", tmp_path / "sheet.csv", tmp_path / "found.json"
-    marks = tmp_path / "marks"
+    marks, linked = tmp_path / "marks", tmp_path / "elsewhere.json"
+    record.symlink_to(linked)
     wrong = RIGHT.replace(" / 2", "")
     texts = {"one": LIES["its own result"][0], "two": HARM["a changed library"][0], "three": RIGHT, "four": wrong,
              "five/lessons/exercises": wrong, "six/lessons/exercises": RIGHT, ".git": RIGHT}
@@ -183,7 +202,8 @@ def test_grading_a_class(tmp_path, capsys):
     assert list(written["six"].values()) == [
         "six", "missing", "solved", *["missing"] * others, "1", "1", "(2)", "others (2)", ""]
     assert written["three"]["1"] == "untouched" and written["four"]["2"] == "not-halved" and len(written) == 6
-    found = json.loads(record.read_text())
+    found = json.loads(linked.read_text())
+    assert record.is_symlink()
     assert found["results"]["two"]["2"]["part"] == "library" and found["mistakes"]["2"]["not-halved"] == 2
     assert sorted(path.name for path in marks.iterdir()) == sorted(f"{name}.json" for name in written)
     assert [json.loads((marks / f"{name}.json").read_text())["score"] for name in ("six", "four")] == [1, 0]
