@@ -197,6 +197,29 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     assert "cumsum" in path.with_suffix(".mine1.py").read_text()
 
 
+def test_hints_and_passes_are_remembered_beside_each_other(at_the_desk):
+    folder, say = at_the_desk
+    assert say("2", "--hint")[1].count("hint ") == 1 and say("2")[0] == 1
+    assert say("2", "--hint")[1].count("hint ") == 2
+    solve(folder, 2)
+    assert say("2")[0] == 0 and say("2", "--hint")[1].count("hint ") > 2
+    assert progress.states()[2] == "solved"
+
+
+def test_watch_looks_at_the_next_though_both_were_saved_in_one_moment(at_the_desk, monkeypatch):
+    """As from one archive."""
+    folder, say = at_the_desk
+    for path in solve(folder, 2), folder / EXERCISES[3].file:
+        os.utime(path, (7, 7))
+
+    def enough(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lessons.check.desk.time.sleep", enough)
+    code, out = say("2", "--watch")
+    assert code == 130 and out.count("solved.") == 1 and "exercise 3:" in out and "nothing there yet" in out
+
+
 def test_a_full_disk_is_one_line(at_the_desk, monkeypatch, capsys):
     """And what was written in the exercise is kept beside it."""
     folder, _ = at_the_desk

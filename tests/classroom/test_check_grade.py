@@ -106,6 +106,13 @@ def test_who_did_not_solve_it_has_no_tick(tmp_path):
         ("process", "it starts another program, or ends one")}
 
 
+def test_no_file_stays_open():
+    """A class of 50 has a thousand files to be judged."""
+    before = len(os.listdir("/dev/fd"))
+    judged({str(number): RIGHT for number in range(4)})
+    assert len(os.listdir("/dev/fd")) == before
+
+
 def test_whatever_a_file_says_or_removes_the_others_are_judged():
     """One that has found the word by which the grader knows its child, and says what no child of its says."""
     says = ("import os, sys\nframe = sys._getframe()\nwhile 'word' not in frame.f_locals:\n    frame = frame.f_back\n"
@@ -256,13 +263,15 @@ def wait_for(what) -> None:
                                      sys.platform != "linux", reason="elsewhere nobody tells the child"))])
 def test_a_stopped_grader_leaves_no_process_and_what_it_knew(tmp_path, how):
     """One student is done, the other's file does not end."""
-    pid, sheet = tmp_path / "pid", tmp_path / "sheet.csv"
+    pid, sheet, record = tmp_path / "pid", tmp_path / "sheet.csv", tmp_path / "all.json"
     for name, text in {"a": RIGHT, "b": f"import os\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\n"
                                         "while True:\n    pass\n"}.items():
         (tmp_path / "class" / name).mkdir(parents=True)
         (tmp_path / "class" / name / FILE).write_text(text)
+    (tmp_path / "class" / "b" / EXERCISES[1].file).write_text(EXERCISES[1].answer)
     grader = subprocess.Popen([sys.executable, str(ROOT / "lessons" / "check"), "--grade", str(tmp_path / "class"),
-                               "--jobs", "1", "--seconds", "600", "--csv", str(sheet)], cwd=tmp_path,
+                               "--jobs", "1", "--seconds", "600", "--csv", str(sheet), "--json", str(record)],
+                              cwd=tmp_path,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for(lambda: pid.exists() and pid.read_text())
@@ -277,3 +286,6 @@ def test_a_stopped_grader_leaves_no_process_and_what_it_knew(tmp_path, how):
     assert "a          ·  ✓" in out and "Traceback" not in err and sheet.read_text().count("solved") == 2
     assert grader.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGKILL: -9}[how]
     assert ("interrupted: 1 of 2 students" in out) == (how == signal.SIGINT)
+    if how != signal.SIGKILL:                               # what is known of b, too
+        found = json.loads(record.read_text())["results"]["b"]
+        assert found["1"]["solved"] and "2" not in found

@@ -113,7 +113,7 @@ class Mutator:
             threading.settrace(None)
         took = time.process_time() - began
         if all(report.passed for report in reports):                # one that fails anyway can say nothing
-            for path, of_lambda, number in seen:
+            for path, of_lambda, number in seen.copy():         # a thread may go on
                 self.runs[str(Path(path).relative_to(ROOT)), of_lambda, number].append((took, item))
 
     def verdict(self, mutant: Mutant) -> tuple[str, str]:
