@@ -187,22 +187,22 @@ def modes_by_length(kind, clock, length: int) -> dict[int, str]:
 
 
 def test_eight_right_copies_in_a_row_open_it_and_twice_as_many_where_that_was_too_few(monkeypatch):
-    """After 12 rounds it is plain that drafts at 1.4 plain steps do not pay. Open for long, it wants eight again."""
+    """After 18 rounds it is plain that drafts at 1.4 plain steps do not pay. Open for long, it wants eight again."""
     clock, right = Clock(), [(40, 47), (50, 58), (80, 95), (100, 1116), (1400, 1408)]
     monkeypatch.setattr(never_slower, "perf_counter", clock)
     modes = modes_by_length(lambda n: any(first <= n < last for first, last in right), clock, 1440)
     opened = [n for n in modes if modes[n] == "open"]
-    assert [n for n in opened if n < 116] == [*range(4, 16), *range(59, 71)]
-    assert min(n for n in opened if n > 71) == 116 + 9 and 1116 in opened
-    assert not {*range(1360, 1409)} & {*opened} and {*range(1409, 1415)} <= {*opened}
+    assert [n for n in opened if n < 116] == [*range(4, 22), *range(59, 77)]
+    assert min(n for n in opened if n > 77) == 116 + 9 and 1116 in opened
+    assert not {*range(1368, 1409)} & {*opened} and {*range(1409, 1415)} <= {*opened}
 
 
 def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
     """They do not hide that the others do not pay: one in eight has a draft, and all of these are wrong."""
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    modes = modes_by_length(lambda n: None if n % 8 else False, clock, 140)
-    assert modes[80] == "open" and modes[100] == modes[130] == "closed"
+    modes = modes_by_length(lambda n: None if n % 8 else False, clock, 210)
+    assert modes[130] == "open" and modes[150] == modes[200] == "closed"
 
 
 class Asks(Drafter):

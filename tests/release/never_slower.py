@@ -7,7 +7,8 @@ shipped pair, by the clock. To be run by hand, on a machine that does nothing el
 The three write the same prompts in turns; who begins changes from turn to turn. A useless draft model is one whose
 weights are random. At temperatures above 0 the three write different texts, and luck is a part of every ratio. So the
 last column compares the gate with itself: its tokens a second with those of its rounds with a draft alone, or of its
-plain steps if these are more. --priced, of one text at once: the clock that the gate sees moves by what each call
+plain steps if these are more. (At 0, where the texts are the same, it has drafts where they bring most, and this would
+be held against it.) --priced, of one text at once: the clock that the gate sees moves by what each call
 costs, measured once, and by nothing else. So the table is the same on a machine that others use; what the gate's own
 code takes is not in it.
 """
@@ -145,7 +146,7 @@ def main() -> None:
         shown = " | ".join(f"{speed:{'.2f' if args.priced else '.0f'}}" for speed in speeds)
         print(f"| {name} | {drafter} {gamma or ''} | {rows} | {temperature} | {shown} | "
               f"{gated / max(plain, alone):.3f} | {Counted.found[0, 2]:.0f} of {Counted.found[:, 2].sum():.0f} | "
-              f"{of_its_own(Counted.found):.3f} |", flush=True)
+              f"{f'{of_its_own(Counted.found):.3f}' if temperature else ''} |", flush=True)
 
 
 if __name__ == "__main__":

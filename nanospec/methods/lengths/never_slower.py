@@ -9,8 +9,8 @@ last rounds with a draft, and the seconds of its last plain steps.
              gate has lost is a hundredth of it; it doubles every time the gate closes soon
 
 It closes where plain steps write more tokens a second. A few rounds say little, because some drafts
-are lucky: after n rounds it takes 1 + 4 / n times as many. So a gate that should stay open seldom
-closes. One that should not has lost, when it does, about the time of four plain steps for each
+are lucky: after n rounds it takes 1 + 6 / n times as many. So a gate that should stay open seldom
+closes. One that should not has lost, when it does, about the time of six plain steps for each
 token that a round writes, whether speculation is hopeless or only a little slower. Old rounds count
 for less, and all together never for more than fifty: a loss of less than 8% is not seen.
 
@@ -48,7 +48,7 @@ PAUSE, LONGEST = 64, 1024               # plain steps before it opens again, at 
 SHARE = 0.01            # of a pause that an open gate may have lost
 LAST = 5                # plain steps, of whose seconds the median counts
 MEMORY = 0.98           # what a round with a draft still weighs when the next one is over
-DOUBT = 4.0             # after n rounds plain steps must be 1 + DOUBT / n times as fast
+DOUBT = 6.0             # after n rounds plain steps must be 1 + DOUBT / n times as fast
 RIGHT = 8               # copied tokens in a row that were what the target wrote open the gate
 
 
