@@ -180,7 +180,8 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     if isinstance(target, Mapping):
         lengths = {len(tokens) if isinstance(tokens, tuple) else -1 for tokens in target}
         weights = target.values()
-        if len(lengths) != 1 or min(lengths) < 0 or min(weights) < 0 or not abs(sum(weights) - 1) < 1e-6:
+        if (len(lengths) != 1 or min(lengths) < 0 or min(weights) < 0
+                or not abs(sum(weights) - 1) < 1e-6):
             raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
                                "length, probabilities that add up to 1")
         if SETTINGS | settings != SETTINGS:
