@@ -386,8 +386,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
         try:
             while True:
                 bar = progress.add_task(training.name, total=training.steps,
-                                        completed=training.step, speed=0.0,
-                                        loss="after the first step")
+                                        completed=training.step, speed=0.0, loss="to come")
                 shown, shown_at = training.step, time.monotonic()
                 while training.step < training.steps:
                     stop_if_asked()
