@@ -93,7 +93,8 @@ def grade(asked: Grading, console: Console) -> int:
     try:
         sheets.write(everybody)
     except OSError as error:
-        print(f"lessons.check: {error.filename}: {error.strerror}", file=sys.stderr)
+        said = f"{error.filename}: {error.strerror}" if error.strerror else error
+        print(f"lessons.check: {said}", file=sys.stderr)
         return 2
     return look_at_all(everybody, asked, sheets, console)
 

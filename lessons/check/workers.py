@@ -128,7 +128,8 @@ def start(job: Job, folder: Path, seconds: float, before: dict) -> tuple[int, Ru
     """Fork. Returns the pipe's end to read from, and what is known of the process."""
     folder.mkdir(exist_ok=True)                         # a student's file may have removed it
     own = Path(tempfile.mkdtemp(dir=folder))
-    copy, word, parent = own / job.exercise.file, secrets.token_hex(16).encode(), os.getpid()
+    copy, word, parent = own / "here" / job.exercise.file, secrets.token_hex(16).encode(), os.getpid()
+    copy.parent.mkdir()                                 # so that what lies above it is its own, too
     copy.write_bytes(job.text)
     receive, send = os.pipe()
     sys.stdout.flush()
@@ -138,7 +139,7 @@ def start(job: Job, folder: Path, seconds: float, before: dict) -> tuple[int, Ru
         deadline = time.monotonic() + PATIENCE * seconds + 2 * OWN_WORK
         return receive, Running(job, pid, word, own, deadline)
     try:
-        bounded(parent, seconds, own, send)
+        bounded(parent, seconds, copy.parent, send)
         os.write(send, word + json.dumps(found_in(job.exercise, copy, seconds, before)).encode())
     finally:
         os._exit(0)                                     # nothing a student's file has left to run at the end is run

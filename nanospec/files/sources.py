@@ -85,7 +85,7 @@ def find_source(name: str | Path) -> Source:
     if files and not (path / "target.pt").exists():
         raise RequestError(f"{path} is a folder with {one_line(', '.join(files))}: name one of "
                            "them, or call two target.gguf and draft.gguf")
-    if not any(path.glob("*.pt")) and not (path / "ranks.tiktoken").exists():
+    if path.is_dir() and not any(path.glob("*.pt")) and not (path / "ranks.tiktoken").exists():
         raise RequestError(f"there is no model in {path}: no target.pt, no config.json and no "
                            ".gguf file")
     return Source(path)

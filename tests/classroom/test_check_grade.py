@@ -119,9 +119,9 @@ def test_whatever_a_file_says_or_removes_the_others_are_judged():
             "os.write(frame.f_locals['send'], frame.f_locals['word'] + {})\nos._exit(0)\n")
     forged = [b"{}", b"[" * 20_000, b'{"solved": "yes"}', b'{"solved": true, "label": [1]}', b"7", b"\xff"]
     texts = {f"forged {number}": says.format(what) for number, what in enumerate(forged)}
-    texts["removes all"] = "import os, shutil\nshutil.rmtree(os.path.dirname(os.getcwd()))\n" + RIGHT
+    texts["removes all"] = "import os, shutil\nshutil.rmtree(os.path.dirname(os.getcwd()), True)\n" + RIGHT
     found = judged(texts | {"right": RIGHT, "right, too": RIGHT})
-    assert [name for name, result in found.items() if result["solved"]] == ["removes all", "right", "right, too"]
+    assert {name for name, result in found.items() if result["solved"]} == {"removes all", "right", "right, too"}
     assert all(result["part"] == "crash" for name, result in found.items() if name.startswith("forged"))
 
 

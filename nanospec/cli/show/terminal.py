@@ -129,7 +129,7 @@ class View:
             out.append(f"{name:17}").append_text(line).append(f" {tokens:3} tokens\n")
         compiled = self.rounds and not any(it.drafting for it in self.rounds)
         return out.append("▬ a target call, or a whole round" if compiled else
-                          "' a draft step, ▬ a target call, as long as they took", "dim")
+                          "' a draft step, ▬ a target call", "dim")
 
 
 def table(lines: Iterable[tuple[str, str, str]]) -> Table:
