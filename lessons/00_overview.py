@@ -95,11 +95,11 @@ print("a whole run to play back, in a browser:", page("replay"))
 #
 # ## The code
 #
-# Twelve files at the top of nanospec/ form a small *core* that needs nothing else of the project.
-# Read them in this order: `idea.py`, `generate.py`, `dice.py`, `probs.py`, `text.py`, `cache.py`,
-# `draft.py`, `reader.py`, `speculate.py`, `attention.py`, `model.py`. After that, `proof/walk.py`
-# shows how we know that they are right. Every other method has a folder in nanospec/methods/ and a
-# lesson of its own.
+# Twelve files at the top of nanospec/ form a small *core* that needs nothing else of the project:
+# `errors.py`, which refuses what cannot be, and eleven to read in this order: `idea.py`,
+# `generate.py`, `dice.py`, `probs.py`, `text.py`, `cache.py`, `draft.py`, `reader.py`,
+# `speculate.py`, `attention.py`, `model.py`. After that, `proof/walk.py` shows how we know that
+# they are right. Every other method has a folder in nanospec/methods/ and a lesson of its own.
 #
 # ## What each lesson answers
 #

@@ -279,10 +279,11 @@ table(["drafter", *(f"{kind}, T = {T}" for kind, T in texts)],
       "tokens per target call; the target alone has 1")
 
 # %% [markdown]
-# *Answer:* the copies where the text repeats itself, and the draft model elsewhere. With the pair
-# in the clone, in November 2026, lookup brought 5.71 and 3.08 tokens a call in the table, where the
-# draft model brought 3.33 at both temperatures. In the class it brought 2.86 and 1.18, and the
-# draft model 1.25 and 1.74: at T = 0 so small a target soon repeats itself, in a class as well.
+# *Answer:* the copies at T = 0, where the text repeats itself, and the draft model at T = 1. With
+# the pair in the clone, in November 2026, lookup brought 5.71 and 3.08 tokens a call in the table,
+# where the draft model brought 3.33 at both temperatures. In the class it brought 2.86 and 1.18,
+# and the draft model 1.25 and 1.74: at T = 0 so small a target soon repeats itself, in a class as
+# well.
 #
 # Why should one build suffix decoding, if it is behind lookup in the table and equal to it in the
 # class? In a single short text there are few earlier places. Most often there is one, and then

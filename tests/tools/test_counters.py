@@ -89,8 +89,8 @@ def test_drafts_of_different_lengths(read):
     (0, 9_000_000, "0.9", None), (0, 12, "0.000, 0.000", 6), (90, 300, "0.60, 0.30", 100), (10, 4000, "0.010", 1000),
     (40_950, 409_500_000, "0.4", 409_500_000 / 3995)])
 def test_how_many_drafts_there_were_follows_from_shares(accepted, drafted, shares, drafts, read):
-    """Of as few places as the shares are of, or of more, up to the most that a draft can have: the fewest that fit. Of
-    0.01 of a draft 4 places fit, and fewer; where none fits it is what was accepted over the shares, or is not known.
+    """Every draft had as many places as shares are printed, or more: the fewest that fit. 10 accepted of 4,000 and a
+    share of 0.010 fit four places. Where none fits and nothing was accepted it is not known.
     """
     its, = read(f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
                 f"Per-position acceptance rate: {shares}")
