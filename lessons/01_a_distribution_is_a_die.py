@@ -91,7 +91,7 @@ shares = torch.bincount(drawn, minlength=len(p_target)) / draws
 # sqrt(number of draws), and somewhat more slowly as long as the rarest tokens have not appeared at
 # all.
 #
-# *Guess first:* 100 draws are about 0.3 off. How far off are 10,000? Remember the answer when
+# *Guess first:* 100 draws are about 0.2 off. How far off are 10,000? Remember the answer when
 # someone shows you two similar texts as a proof that a sampler is right (*How to test a sampler*).
 
 
@@ -114,8 +114,8 @@ table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(
 figures.draws(names, p_target[best], shares[best], sizes, distances)
 
 # %% [markdown]
-# *Answer:* still about three hundredths. A hundred times as many draws have come some nine times as
-# near, and not even ten.
+# *Answer:* still more than two hundredths. A hundred times as many draws have come some eight times
+# as near, and not even ten.
 #
 # ## Three things to know
 #

@@ -117,7 +117,7 @@ table(["the target in", "against float32", "alone against five in a call"],
 
 # %% [markdown]
 # *Answer:* as large. The model in bfloat16 is about as far from itself as it is from the model
-# before it was rounded: .47% and .42% with the pair in the clone. So there are two distributions of
+# before it was rounded: about half a percent both times, with the pair in the clone. So there are two distributions of
 # a text: that of this target in calls on one token, which is plain decoding, and that in calls on
 # five, which is speculation. They are about as far apart as one rounding to bfloat16 moves the
 # model. (An older processor, which has no instructions for bfloat16, may add in the same order in

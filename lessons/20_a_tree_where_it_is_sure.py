@@ -231,7 +231,7 @@ assert all(full <= one for one, full in sizes.values())
 
 # %% [markdown]
 # *Answer:* with the pair in the clone the full server drafts one token or none, where a single text
-# gets seven or eight. With eight the server would need more than twice the time for a token.
+# gets five to eight. With eight the server would need more than twice the time for a token.
 # Whatever the pair, a full server never drafts more than a single text does: each further node
 # makes its round longer by a greater share.
 #

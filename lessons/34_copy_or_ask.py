@@ -234,9 +234,9 @@ table(["text", "T", "drafter", "tokens per call", "draft steps per call", "gain"
 
 # %% [markdown]
 # *Answer:* in held-out code at T = 0, where it copies long if the text repeats itself, and asks the
-# draft model in between. Code that does nothing but repeat itself needs no draft model, so copies
-# alone gain a little more there: the hybrid first has to learn how far copies can be trusted. At T
-# = 1 copies bring little. docs/results/ has the measurement by the clock.
+# draft model in between. Code that does nothing but repeat itself hardly needs a draft model, so
+# copies alone are not far behind there. At T = 1 copies bring little. docs/results/ has the
+# measurement by the clock.
 #
 # One need not choose: a draft may be a tree, with the chain as one branch and the copy as another,
 # and one call of the target verifies both. SpecInfer (Miao et al. 2023) joins the drafts of several

@@ -262,7 +262,6 @@ print(f"\na call of the GPT on 5 tokens takes {r:.2f} times a call on one; the c
 # A target call brings the same with two levels as with three, because the draft is the same. (At T
 # = 1 it is the same on average.) What has changed is how often the GPT is called for it. Compare
 # the last column with r: a call of the GPT must bring more than r tokens, or the third level loses.
-# docs/results/ has the measurement by the clock.
 #
 # Would a better lowest model help? For the picture we imagine two that also cost nothing. The
 # middle model accepts their tokens with 0.6 and 0.8. A model that drafts well for the middle model

@@ -272,8 +272,8 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
 #
 # The GPTs that ship know 1,024 tokens of Python code, and SmolLM2-135M knows 49,152 tokens of texts
 # of all kinds. They share 891. In a piece of Python source, 62% of SmolLM2's tokens are shared
-# ones. docs/results/draft-models.md has a measurement in which our target drafts for SmolLM2, four
-# tokens a round, after such pieces:
+# ones. docs/results/draft-models.md has a measurement in which an earlier target of ours, of eight
+# layers, drafts for SmolLM2, four tokens a round, after such pieces:
 #
 # | tokens per call | T = 0 | T = 1 |
 # |---|---|---|
