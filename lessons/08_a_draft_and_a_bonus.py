@@ -334,8 +334,8 @@ figures.round_by_round(shown)
 print("a longer run to play back, in a browser:", page("replay"))
 
 # %% [markdown]
-# *Answer:* 12, with the pair in the clone. There must be at least 7, if every round writes 5 tokens,
-# and there can be 33, if every first draft token is rejected.
+# *Answer:* 12, with the pair in the clone. There must be at least 7, if every round writes 5
+# tokens, and there can be 33, if every first draft token is rejected.
 #
 # ## Three things to know
 #

@@ -117,11 +117,11 @@ table(["the target in", "against float32", "alone against five in a call"],
 
 # %% [markdown]
 # *Answer:* as large. The model in bfloat16 is about as far from itself as it is from the model
-# before it was rounded: about half a percent both times, with the pair in the clone. So there are two distributions of
-# a text: that of this target in calls on one token, which is plain decoding, and that in calls on
-# five, which is speculation. They are about as far apart as one rounding to bfloat16 moves the
-# model. (An older processor, which has no instructions for bfloat16, may add in the same order in
-# both. Then the second column is zero there.)
+# before it was rounded: about half a percent both times, with the pair in the clone. So there are
+# two distributions of a text: that of this target in calls on one token, which is plain decoding,
+# and that in calls on five, which is speculation. They are about as far apart as one rounding to
+# bfloat16 moves the model. (An older processor, which has no instructions for bfloat16, may add in
+# the same order in both. Then the second column is zero there.)
 #
 # Is it a bug? No rule of speculation is broken, and a server that puts several requests into one
 # call does the same to its users. But such a text cannot be checked: when it differs at temperature

@@ -227,10 +227,10 @@ figures.heads(found)
 
 # %% [markdown]
 # *Answer:* reading the tokens in between helps heads 2 and 3 most, since they lacked most of what
-# they had to know: they are accepted more than twice as often, and head 1 less than that. Trained far longer, a draft model that reads the whole
-# text is accepted more than twice as often as Medusa's first head, at every token. So yes: with the
-# tokens in between, the target's hidden states are enough to draft from. The lessons after this one
-# build on that.
+# they had to know: they are accepted more than twice as often, and head 1 less than that. Trained
+# far longer, a draft model that reads the whole text is accepted more than twice as often as
+# Medusa's first head, at every token. So yes: with the tokens in between, the target's hidden
+# states are enough to draft from. The lessons after this one build on that.
 #
 # The left panel of the picture shows what each head sees, and the right panel shows beta. The price
 # of reading is that these heads work one after the other, while Medusa's heads all work at once.

@@ -111,7 +111,7 @@ assert chance[0][3] > chance[0][0] > chance[1][0]
 # *Guess first:* from which match on is the copy the better offer?
 
 # %%
-C, ALPHA, MOST = 0.12, {0: 0.7, 1: 0.6}, 16             # c of our GPT, and about its alpha
+C, ALPHA, MOST = 0.12, {0: 0.7, 1: 0.6}, 16             # a draft step's cost, and about alpha
 
 
 def v(tokens):

@@ -3,8 +3,8 @@
 #
 # **Does speculation pay on a model that somebody else trained?**
 #
-# Our own pair is small enough to be trained on a laptop, and for that reason it is a hard case: a
-# call of so small a target spends much of its time on something else than reading weights. Here the
+# Our own pair is small enough to be trained in minutes on a GPU, and so it is a hard case: a call
+# of so small a target spends much of its time on something else than reading weights. Here the
 # target is SmolLM2-135M-Instruct, a chat model of thirty layers with 49,152 tokens. Others trained
 # it, on two trillion tokens (Allal et al. 2025, arXiv 2502.02737). It came without a draft model,
 # so we trained one on nothing but conversations that the target wrote itself.

@@ -97,7 +97,7 @@ assert same_ids and off < 1e-4 and written == plain
 #
 # ## Speculation there
 #
-# transformers calls it *assisted generation*: `generate(assistant_model=...)`. In version 5.23 it
+# transformers calls it *assisted generation*: `generate(assistant_model=...)`. In version 5.24 it
 # drafts up to 20 tokens, and it stops earlier where the draft model gives its token less than 0.4
 # (our drafter `confidence`). Both can be set, and with gamma tokens and a threshold of 0 it drafts
 # as we do.

@@ -16,9 +16,9 @@ the text comes to end with that token, the rest is drafted.
 So the window and the pool's n-grams make one tree, which the rule judges as any other. It is
 lossless because nothing is drawn: all follows from the text and the target's earlier answers, and
 every q_draft is one-hot. The window's tokens are judged too, at no cost, and are seldom right:
-without the pool this is little else than Jacobi decoding, 1.02 tokens a call on the pair that
-ships. With it 2.64, at temperature 0, where that pair repeats itself; at 1 only 1.19, for the
-target's likeliest n-gram is then not often the one that it draws.
+without the pool this is little else than Jacobi decoding, hardly more than a token a call on the
+pair that ships. With it 1.83, at temperature 0, where that pair repeats itself; at 1 only 1.19, for
+the target's likeliest n-gram is then not often the one that it draws.
 
 In the authors' code the first column begins with the text's last token; here all begin with a
 guess, so that each is a text of its own, which the target writes on by a token a pass. On that pair
