@@ -47,7 +47,7 @@ from nanospec.fast.announce import announced
 from nanospec.fast.compiled import compiler_for
 from nanospec.fast.mixed import bfloat16_is_faster, mixed
 from nanospec.fast.whole_texts import read_whole
-from nanospec.files.model_file import load_saved, save_atomically, save_model
+from nanospec.files.model_file import load_saved, resumed, save_atomically, save_model
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import HeldOut, read_texts
 from nanospec.files.packages import DEPENDENCIES, Listed, in_tokens, read_packages
@@ -69,8 +69,7 @@ MODEL_OF = dict(zip(PHASES, ("target", "target", "draft", "draft")))     # which
 class Size:
     """The one dial. shallow: layers of the target in its first phase. batch: texts of `context`
     tokens in a step. steps, rate: of each phase, the number of steps and the highest learning rate.
-    look: after how many steps the loss on held-out text is computed. written: texts that the target
-    writes for the last phase.
+    look: steps between looks at the held-out loss. written: texts that the target writes.
     """
 
     target: Config
@@ -101,8 +100,8 @@ SIZES = {
 FILES = ("ranks.tiktoken", "target.pt", "draft.pt", "training.pt")
 WARM_UP, COOL_DOWN = 100, 0.5           # steps of rising rate; the part over which it falls to 0
 SHORT_PART = 0.5        # this part of `target`, and all of `shallow`, has windows half as long
-PROMPT, PIECE = 64, 8   # tokens, and tokens at once, when the target writes
-AT_ONCE = {"cpu": 256, "cuda": 4096}    # texts that it writes at once
+PROMPT = 64                             # tokens of text before those that the target writes
+AT_ONCE = {"cpu": 64, "cuda": 4096}     # texts that it writes at once
 SAVE_EVERY, SHOW_EVERY = 180, 0.5       # seconds
 LOOKED_AT = 24                          # held-out windows on the way; at the end more
 
@@ -131,11 +130,11 @@ def batch_at(ids: Tensor, step: int, batch: int, context: int, seed: int) -> tup
 
 @torch.no_grad()
 def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
-               stop_if_asked: Callable[[], object] = lambda: None) -> Tensor:
+               before_call: Callable[[float], object] = lambda share: None) -> Tensor:
     """(rows, context): some tokens from anywhere in `ids`, and how the target goes on, at
     temperature 1.
 
-    stop_if_asked: called before every call of the target; it may raise Stopped.
+    before_call: told before every call of the target which share is written; it may raise Stopped.
     """
     context, device = target.config.context, ids.device
     prompt, chance = min(PROMPT, context // 2), torch.Generator(device).manual_seed(seed)
@@ -147,13 +146,10 @@ def written_by(target: GPT, ids: Tensor, rows: int, seed: int,
         target = target.to(torch.bfloat16)
     cache, read = target.new_cache(rows, context), 0
     for length in range(prompt, context):
-        while read < length:            # PIECE at a time, since the logits take much memory
-            stop_if_asked()
-            new = tokens[:, read:min(read + PIECE, length)]
-            read += new.shape[1]
-            logits = target(new, cache, kv_length=read)
-            cache.length += new.shape[1]
-        p_target = logits[:, -1].float().softmax(-1)
+        before_call(length / context)
+        logits = target(tokens[:, read:length], cache, length, scored=1)
+        cache.length += length - read
+        read, p_target = length, logits[:, -1].float().softmax(-1)
         tokens[:, length:length + 1] = torch.multinomial(p_target, 1, generator=chance)
     return tokens.int()
 
@@ -208,15 +204,15 @@ class Stopped(Exception):
 
 
 class Training:
-    """The models, where they stand, and all that a resumed run needs. (The other trainings, in
-    training/, have other phases and another loss, and are otherwise this one.)
+    """The models, where they stand, and all that a resumed run needs. training/ has others like it.
 
-    stop_if_asked: called while a step waits for texts that the target writes; it may raise Stopped.
+    stop_if_asked: called with the share of texts that the target has written; may raise Stopped.
     """
 
     phases: Sequence[str] = PHASES
     files: Sequence[str] = FILES            # what it writes, its own state last
-    stop_if_asked: Callable[[], object] = staticmethod(lambda: None)
+    stop_if_asked: Callable[[float], object] = staticmethod(lambda share: None)
+    found = 1                               # numbers that a look finds
 
     def __init__(self, size: Any, seed: int, ids: Tensor, tokenizer: Any, out: Path,
                  compiled: bool = False):
@@ -292,8 +288,9 @@ class Training:
 
         The target writes them when they are needed, some at once; all `size.written` come in turn.
         """
-        half, most = self.size.batch // 2, self.size.written
-        numbers = torch.arange(self.step * half, (self.step + 1) * half) % most
+        half = self.size.batch // 2
+        numbers = torch.arange(self.step * half, (self.step + 1) * half) % self.size.written
+        most = min(self.size.written, self.steps * half)
         while (there := len(self.written)) <= numbers.max():
             rows = min(AT_ONCE.get(x.device.type, AT_ONCE["cpu"]), most - there)
             new = written_by(self.target, self.ids, rows, self.seed * 1_000_003 + there,
@@ -340,8 +337,10 @@ class Training:
         try:
             phase, step, theirs = saved["phase"], saved["step"], saved["made_of"]
             ended = [phase + 1, step] == [len(self.phases), theirs["number of steps"][-1]]
-            for key, mine in self.made_of.items():          # beyond its end it may have more steps
-                if theirs[key] != mine and (key != "number of steps" or not ended):
+            if ended and theirs["number of steps"][:-1] == [*self.size.steps[:-1]]:
+                theirs["number of steps"] = [*self.size.steps]      # the last phase may get longer
+            for key, mine in self.made_of.items():
+                if theirs[key] != mine:
                     raise TextError(f"--resume: {path} was begun with another {key}")
             if phase not in range(len(self.phases)):
                 raise ValueError(f"phase {phase}")
@@ -350,12 +349,11 @@ class Training:
                 told = f"--steps: {step} of {self.name} are done"
                 raise TextError(told) if ended else ValueError(told)
             self.step = step
-            self.history = [(int(phase), int(step), *map(float, found))
-                            for phase, step, *found in saved["history"]]
-            self.written = saved["written"].to(self.ids.device)
             for name, model in self.models.items():
                 model.load_state_dict(saved[name])
             self.optimizer.load_state_dict(saved["optimizer"])
+            self.history, texts = resumed(saved, self.optimizer, self.size.target, self.found)
+            self.written = texts.to(self.ids.device)
         except NanospecError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -378,7 +376,9 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
                TextColumn("loss {task.fields[loss]}"),
                TextColumn("{task.fields[speed]:,.0f} tokens/s"), TimeRemainingColumn())
     with signals() as got, Progress(*columns, console=console) as progress:
-        def stop_if_asked() -> None:
+        def stop_if_asked(written: float = 0.0) -> None:
+            if written:
+                progress.update(bar, loss=f"to come, the target writes texts: {written:.0%}")
             if got or time.monotonic() - began > minutes * 60:
                 raise Stopped
 
@@ -420,7 +420,7 @@ def run(training: Any, held: HeldOut | None, console: Console, minutes: float = 
     training.draw()
     finished = training.phase == len(training.phases) - 1 and training.step == training.steps
     if not finished:
-        console.print(f"stopped; everything is in {training.out}. Go on with --resume.",
+        console.print(f"stopped; {training.out} holds all that is finished. Go on with --resume.",
                       markup=False)
         if got:
             raise SystemExit(128 + got[0])

@@ -100,7 +100,7 @@ def check_sampling(temperature: float, top_k: int | None, top_p: float | None,
     if not isinstance(temperature, int | Fraction):         # a long double of numpy's, too
         temperature = float(temperature)
     if not 0 <= temperature <= sys.float_info.max:
-        raise RequestError(f"temperature must be 0 or more, got {quoted(temperature)}")
+        raise RequestError(f"temperature must be finite, 0 or more, got {quoted(temperature)}")
     if top_k is not None and top_k < 1:
         raise RequestError(f"top_k must be at least 1, got {quoted(top_k)}")
     if top_p is not None and not 0 < top_p <= 1:

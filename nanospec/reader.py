@@ -37,11 +37,11 @@ class GPTReader:
     def start(self, text: Text, lag: int, kv_length: int) -> Tensor:
         """Read the last `lag` tokens of every text: logits (B, 1, V) of the next one."""
         self.cache.length = text.length - lag               # rolls back what was rejected, too
-        return self.step(text.last(lag), kv_length)[:, -1:]
+        return self.step(text.last(lag), kv_length, scored=1)
 
-    def step(self, tokens: Tensor, kv_length: int) -> Tensor:
-        """Read draft tokens (B, T): logits (B, T, V) of the token after each."""
-        logits = self.model(tokens, self.cache, kv_length)
+    def step(self, tokens: Tensor, kv_length: int, *, scored: int | None = None) -> Tensor:
+        """Read draft tokens (B, T): logits (B, T, V) of the token after each, or the last ones."""
+        logits = self.model(tokens, self.cache, kv_length, scored=scored)
         self.cache.length = self.cache.length + tokens.shape[1]
         return logits
 

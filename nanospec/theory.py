@@ -93,7 +93,9 @@ def best_gamma(alpha: float, c: float, v: Callable[[int], float] = lambda tokens
 
     Example: best_gamma(.8, .1) = 6, and 3 where v(m) = 1 + .15 (m - 1).
     """
-    check_formula(most - 1 if isinstance(most, Integral) else most)
+    check_numbers(Integral, most=most)
+    if most < 1:
+        raise RequestError(f"most must be 1 or more, got {most}")
     return max(range(1, most + 1), key=lambda gamma: speedup(alpha, gamma, c, v(gamma + 1)))
 
 
@@ -124,6 +126,10 @@ def needed(gain: float, tokens: float, most: float, steps: float, c: float, v: f
     Example: 3.36 tokens of 5 with 4 steps, c = .6 and v = 1.2 lose, .93. For 1, it takes 3.6
     tokens, or a c of .54; a v of .96 cannot be.
     """
+    check_formula(gain=gain, tokens=tokens, most=most, steps=steps, c=c, v=v)
+    check_numbers(Real, overhead=overhead)
+    if gain == 0:
+        raise RequestError("gain must be more than 0")
     cost = steps * c + v + overhead
     spare = tokens / gain - cost        # target steps that a round may take besides what it takes
     limits = {"c": c + spare / steps if steps else None, "v": v + spare,

@@ -43,7 +43,7 @@ from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.losses import LOSSES
 from nanospec.model import GPT
 from train_tiny import FILES, check, run, shared_options, warn
-from training.kept import Kept, KeptTraining
+from training.kept import Kept, KeptTraining, check_parts_of_texts
 from training.learning import STEPS, LearnedTraining, files_of, plan_of
 from training.own_texts import AT_ONCE, TOKENS, read, written
 
@@ -105,8 +105,8 @@ def for_ours(args: argparse.Namespace, console: Console) -> tuple[LearnedTrainin
         raise RequestError("--tokens, --spoken and --from are for a target of others, which "
                            "--weights names")
     beside = args.out if (args.out / "target.pt").exists() else WEIGHTS
-    if beside is WEIGHTS and (args.out / FILES[0]).exists():
-        raise PairError(f"{args.out} has a tokenizer, but no target.pt that it is for")
+    if beside is WEIGHTS and (old := [name for name in FILES[:3] if (args.out / name).exists()]):
+        raise PairError(f"{args.out} has {' and '.join(old)}, but no target.pt beside")
     target, _, tokenizer = load_pair(beside, args.device)
     listed = Listed(args.texts) if args.texts else None
     warn(console, listed.differs if listed else [])
@@ -155,6 +155,11 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
         plan = replace(plan, sizes=plan.sizes | {"spoken": args.spoken})
     target, tokenizer = source.load(args.device), source.tokenizer
     begun = load_learned(args.begin, target, args.name) if args.begin else None
+    if begun:
+        with torch.device("meta"):
+            new = LEARNED[args.name](target.config.vocab_size, target.config.channels, **plan.sizes)
+        if begun.sizes != new.sizes:
+            raise PairError(f"{args.begin} is of other sizes: {begun.sizes}")
 
     # The texts.
     names = " ".join(sorted(str(path.resolve()) for path in args.text))
@@ -165,6 +170,7 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
         with announced(IN_TOKENS, at_once=False, steps=len(texts)) as step:
             ids = to_ids(texts, tokenizer, step)
         wanted = min(wanted, len(ids) // PART)
+    check_parts_of_texts(max(wanted, len(kept.parts)))
     lacking = range(len(kept.parts), wanted)
     writer = quick_copy(target, AT_ONCE) if lacking and not args.text else target
     for _ in track(lacking, "texts", console=console):
@@ -178,8 +184,6 @@ def for_others(args: argparse.Namespace, console: Console) -> tuple[KeptTraining
                             compiled=compiles(args), loss=args.loss)
     draft_model = training.model
     if begun:
-        if draft_model.sizes != begun.sizes:
-            raise PairError(f"{args.begin} is of other sizes: {begun.sizes}")
         draft_model.load_state_dict(begun.state_dict())
     if draft_model.ids is not None:
         share = torch.isin(training.ids, draft_model.ids).float().mean().item()

@@ -81,14 +81,19 @@ class Kept:
         return found._replace(tokens=found.tokens.long())
 
 
+def check_parts_of_texts(count: int) -> None:
+    """TextError if there is none to learn from."""
+    if count < 2:
+        raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
+                        "there is no other")
+
+
 class KeptTraining(LearnedTraining):
     """As LearnedTraining, on kept texts."""
 
     def __init__(self, target: GPT, plan: Plan, seed: int, kept: Kept, tokenizer: Any, out: Path,
                  **more: Any):
-        if len(kept.parts) < 2:
-            raise TextError(f"too little text: a part of {AT_ONCE * TOKENS:,} tokens is held out, "
-                            "there is no other")
+        check_parts_of_texts(len(kept.parts))
         self.kept, plan = kept, replace(plan, target=replace(plan.target, context=TOKENS))
         super().__init__(target, plan, seed, kept.tokens().flatten(), tokenizer, out, **more)
 

@@ -78,6 +78,7 @@ class LearnedTraining(Training):
     def __init__(self, target: GPT, plan: Plan, *args: Any, loss: str = "lk-hybrid", **more: Any):
         """loss: one of LOSSES. args, more: as for Training."""
         self.phases, self.files = (plan.name,), files_of(plan.name)
+        self.found = 1 + STEPS_SHOWN
         self.frozen, self.compare = target, LOSSES[loss]
         super().__init__(plan, *args, **more)
         self.made_of |= {"target": fingerprint(target), "loss": loss}

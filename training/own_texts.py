@@ -8,8 +8,9 @@ ours, so that all kinds of requests come up that people speculate on: chat, code
 summaries, questions about a text.
 
 While it writes, the target's hidden states are there anyway. They are kept on disk beside the
-tokens, so that the target need not run again for a second draft model or a second pass. A draft
-model is used in answers alone, so it is kept, too, which tokens are an answer's.
+tokens, so that the target need not run again for a second pass, or for a second draft model that
+reads the same layers. A draft model is used in answers alone, so it is kept, too, which tokens are
+an answer's.
 """
 
 from collections.abc import Collection, Sequence

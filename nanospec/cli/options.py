@@ -84,7 +84,8 @@ def device(name: str) -> str:
 
 
 FILE = option("a file that is there", Path, Path.is_file)
-NEW_FOLDER = option("a folder that can be written to, there or not", Path, can_be_made)
+NEW_FOLDER = option("a folder that can be written to, there or not",        # Path("") is this one
+                    lambda name: Path(name or os.devnull), can_be_made)
 COUNT = whole_number(1, 10 ** 9)
 GAMMA = whole_number(1, MOST_NODES - 1)
 SHAPE = option("children at every depth, or a whole tree, as JSON or a .json file: its parents, "

@@ -112,6 +112,30 @@ def load_saved(path: Path) -> dict:
     return saved
 
 
+def resumed(saved: dict, optimizer: torch.optim.Optimizer, config: Config,
+            found: int) -> tuple[list[tuple], Tensor]:
+    """The history of a training that was saved, and the texts that its target has written.
+    LookupError, TypeError or ValueError for what would otherwise be noticed late or never.
+
+    optimizer: AdamW, its state loaded. A fused one writes beyond averages that are too short. The
+    texts are ids (any number, context), of a model with this config; the history has phase,
+    step, loss and the `found` numbers of every look.
+    """
+    for weight, state in optimizer.state.items():
+        if any(state[name].shape != weight.shape for name in ("exp_avg", "exp_avg_sq")):
+            raise ValueError("its optimizer is another model's")
+    history = [(int(phase), int(step), *map(float, rest))
+               for phase, step, *rest in saved["history"]]
+    if any(len(row) != 3 + found for row in history):
+        raise ValueError("its history is another's")
+    texts = saved["written"]
+    if texts.shape[1:] != (config.context,) or texts.is_floating_point():
+        raise ValueError("its texts are another's")
+    if texts.numel() and not 0 <= texts.min() <= texts.max() < config.vocab_size:
+        raise ValueError("its texts hold tokens that are none")
+    return history, texts
+
+
 def tensors_in(saved: Any) -> list[Tensor]:
     """All tensors of a checkpoint, wherever they stand in it."""
     found, open_ = list[Tensor](), [saved]

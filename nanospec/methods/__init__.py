@@ -2,6 +2,6 @@
 
 trees/ several draft tokens after one; copies/ drafts that are copied from the text; lengths/ when
 to stop a chain; rules/ other verifications; draft_models/ networks, most of which read the target's
-hidden states; models/ what answers as a language model. stack.py lets a draft model speculate in
-its turn.
+hidden states; wrappers/ grammars, penalties and other tokenizers around a model. stack.py lets a
+draft model speculate in its turn.
 """

@@ -63,8 +63,8 @@ class Stack(Drafter):
         """Make room on both levels."""
         check_vocabulary(self.middle, text.vocab_size)
         B, N = text.tokens.shape
-        # A text may have to wait for a slower one, and goes on.
-        room = self.most * (self.lowest.most + 1)
+        # A text may have to wait for a slower one, and goes on: for as long as the draft, at most.
+        room = self.most + self.lowest.most if B == 1 else self.most * (self.lowest.most + 1)
         self.inner = Text([[0]] * B, N + room, text.vocab_size, text.tokens.device)
         self.cache = self.middle.new_cache(*self.inner.tokens.shape)
         self.known = torch.zeros_like(text.length)
@@ -117,7 +117,7 @@ class Stack(Drafter):
         self._take(text, slice(None))
         if new > 0:
             self.cache.length = text.length - 1 - new
-            self.middle(text.last(new + 1)[:, :-1], self.cache, kv_length)
+            self.middle(text.last(new + 1)[:, :-1], self.cache, kv_length, scored=0)
         return length
 
     def _take(self, text: Text, rows: list[int] | slice) -> None:

@@ -103,8 +103,10 @@ class Fit:
 def goodness_of_fit(counts: Mapping[Any, int], truth: Mapping[Any, float]) -> Fit:
     """Do samples, counted by outcome, follow `truth`? An outcome that it forbids gives p_value 0.
 
-    Raises RequestError if there are no samples.
+    Raises RequestError if there are no samples, or if `truth` does not add up to 1.
     """
+    if not abs(sum(truth.values()) - 1) < 1e-4:
+        raise RequestError(f"a distribution adds up to 1, this one to {sum(truth.values()):.4g}")
     samples = sum(counts.values())
     if not samples:
         raise RequestError("no samples to judge")

@@ -177,7 +177,8 @@ def test_precision_is_never_below_float32_nor_lowered():
 
 
 @pytest.mark.parametrize("settings, words", [
-    ((NAN,), "temperature must be 0 or more, got nan"), ((-1,), "temperature must be 0 or more, got -1"),
+    ((NAN,), "temperature must be finite, 0 or more, got nan"), ((-1,), "finite, 0 or more, got -1"),
+    ((INF,), "temperature must be finite, 0 or more, got inf"),
     (("1",), "temperature must be a number"), ((0.5, 0), "top_k must be at least 1, got 0"),
     ((0.5, 2.5), "top_k must be a whole number"), ((0.5, 3, 0), "top_p must lie in"), ((0.5, 3, NAN), "lie in"),
     ((0.5, 3, 0.9, -0.1), r"min_p must lie in \[0, 1\], got -0.1"), ((0.5, 3, 0.9, 1.5), "got 1.5"),

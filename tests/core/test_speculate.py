@@ -160,7 +160,8 @@ class Broken:
     def __call__(self, tokens, cache=None, kv_length=None, positions=None, attention_mask=None, layers=(), scored=None):
         logits = self.model(tokens, cache, kv_length, positions, attention_mask).clone()
         slots = cache.next_slots(tokens.shape[1])
-        return logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
+        broken = logits.masked_fill((slots == self.at)[:, :, None], float("nan"))
+        return broken if scored is None else broken[:, tokens.shape[1] - scored:]
 
 
 DRAFTERS = {"chain": lambda draft_model: ModelDrafter(draft_model, 3),

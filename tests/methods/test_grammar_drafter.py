@@ -5,6 +5,7 @@ import torch
 
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, Entry
+from nanospec.methods.lengths.by_load import nothing_drafted
 from nanospec.methods.wrappers.grammar import Constrained, Grammar
 from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.proof.tables import small_gpt, small_learned
@@ -40,6 +41,25 @@ def test_what_was_forced_is_read_before_the_draft_model_is_asked_again():
         drafter = GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, gamma, most)
         _, error, tv = caches(target, alone, drafter, prompts_of(4, 3, 5), 40, temperature=0.7)
         assert error <= 1e-12 and tv <= 1e-12
+
+
+def test_after_rounds_without_a_draft_it_still_knows_where_the_grammar_is():
+    """As behind a gate. Every token is forced, so every draft token is accepted."""
+    forced = Grammar(torch.tensor(
+        [[-1, 1, -1, -1], [-1, -1, -1, 2], [3, -1, -1, -1], [-1, -1, 4, -1], [0, -1, -1, -1]]))
+
+    class Seldom(GrammarDrafter):
+        rounds = 0
+
+        def propose(self, text, *its, **more):
+            self.rounds += 1
+            return nothing_drafted(text) if self.rounds % 4 in (1, 2) else super().propose(text, *its, **more)
+
+    drafter, drafted = Seldom(GPT_DRAFT_MODEL4, forced, 1, 3), []
+    for done in speculate(Constrained(GPT4, forced), drafter, [1, 3, 0], 40, seed=2):
+        assert len(done.path) == len(done.tokens) - 1
+        drafted.append(len(done.path))
+    assert set(drafted) == {0, 3}
 
 
 @pytest.mark.parametrize("learned", ["mlp", "eagle", "medusa"])

@@ -242,7 +242,7 @@ class Counted:
         self.slots.append(slots)
         return SimpleNamespace(length=torch.zeros(rows))
 
-    def __call__(self, tokens, cache, kv_length):
+    def __call__(self, tokens, cache, kv_length, *, scored):
         self.read += tokens.shape[1]
         return torch.tensor([[[0.0, 1.0]]])
 

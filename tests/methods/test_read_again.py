@@ -26,16 +26,17 @@ PROMPTS = [[1, 2, 3, 0, 4], [4, 0, 1]]
 
 
 class Counting:
-    """A model, and how many tokens of each text it was asked to read, call by call."""
+    """A model, and how many tokens of each text it was asked to read, and to score, call by call."""
 
     def __init__(self, model):
-        self.model, self.widths = model, []
+        self.model, self.widths, self.scored = model, [], []
 
     def __getattr__(self, name):
         return getattr(self.model, name)
 
     def __call__(self, tokens, *its, **more):
         self.widths.append(tokens.shape[1])
+        self.scored.append(tokens.shape[1] if more.get("scored") is None else more["scored"])
         return self.model(tokens, *its, **more)
 
     def taken(self) -> list[int]:
@@ -67,6 +68,32 @@ def test_a_tree_reads_its_longest_path_and_each_level_but_the_last(topology, wid
     for _ in range(6):
         batch.round(dice, Sampling())
         assert draft_model.taken() == widths
+
+
+@pytest.mark.parametrize("make, scored", [
+    (lambda model: ModelDrafter(model, 3), [1, 1, 1]), (lambda model: TreeDrafter(model, [-1, 0, 0, 1, 2]), [1, 2]),
+    (lambda model: GrammarDrafter(model, Grammar(torch.zeros(1, 5, dtype=torch.int64)), 3), [1, 1, 1])])
+def test_of_all_that_a_draft_model_reads_only_what_is_asked_is_scored(make, scored):
+    """Logits of a large vocabulary take longer than the tokens."""
+    draft_model = Counting(DRAFT_MODEL)
+    batch, dice = begun(make(draft_model), draft_model)
+    for _ in range(4):
+        draft_model.scored.clear()
+        batch.round(dice, Sampling())
+        assert draft_model.scored == scored
+
+
+def test_what_a_model_reads_to_catch_up_is_not_scored():
+    """A stack's middle model, what the target wrote; a draft model with another tokenizer, all but the last token."""
+    middle = Counting(DRAFT_MODEL)
+    batch, dice = begun(Stack(middle, PromptLookup(2), 3), middle)
+    middle.scored.clear()
+    for _ in range(4):
+        batch.round(dice, Sampling())
+    assert 0 in middle.scored
+    other = Counting(DRAFT_MODEL)
+    ReadText(other).likeliest([1, 2, 3, 0], 2, 4)
+    assert (other.widths, other.scored) == ([4, 1], [1, 1])
 
 
 def test_a_drafter_with_a_grammar_reads_what_the_last_round_has_written():

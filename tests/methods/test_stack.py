@@ -10,6 +10,7 @@ from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import Text
 from tests.proof.compare import ragged, rounds
 
 TABLE, MIDDLE, LOWEST = (TableModel(3, seed, zeros=0.4) for seed in (8, 58, 108))
@@ -55,6 +56,15 @@ def test_a_twin_at_the_bottom_is_never_rejected(lowest):
         assert done.steps == 2
         seen += len(done.path) in (0, 4)
     assert seen > 3                                         # the text has shrunk, and the whole draft was accepted
+
+
+def test_one_text_takes_no_more_room_than_its_draft():
+    """Several may wait for the slowest one, and go on meanwhile."""
+    drafter = Stack(MIDDLE, PromptLookup(3), 90)
+    for rows, room in (1, 90 + 3), (2, 90 * (3 + 1)):
+        text = Text([[1, 2]] * rows, 50, MIDDLE.config.vocab_size)
+        drafter.begin(text)
+        assert drafter.inner.tokens.shape[1] == Text([[0]], text.tokens.shape[1] + room, 3).tokens.shape[1]
 
 
 def test_who_cannot_be_in_a_stack():

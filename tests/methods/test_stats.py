@@ -119,6 +119,8 @@ def test_the_edges():
     assert rare.df == 1 and rare.pooled == pytest.approx(.501)      # c and d need company to fill a cell
     with pytest.raises(RequestError, match="no samples"):
         goodness_of_fit({}, TRUTH)
+    with pytest.raises(RequestError, match="this one to 0.4"):
+        goodness_of_fit({"a": 30, "b": 50}, {"a": .2, "b": .2})
 
 
 def test_pit_is_uniform_only_for_the_distribution_itself():

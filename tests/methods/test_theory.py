@@ -21,6 +21,18 @@ def test_table_1_of_the_paper(alpha, gamma, more, times):
         operations(alpha, gamma, -1)
 
 
+@pytest.mark.parametrize("asked, words", [
+    (lambda: needed(0, 3.36, 5, 4, .6, 1.2), "gain must be more than 0"),
+    (lambda: needed("a", 3.36, 5, 4, .6, 1.2), "gain must be a number"),
+    (lambda: needed(1, 3.36, 5, 4, -.6, 1.2), "c must be 0 or more"),
+    (lambda: needed(1, 3.36, 5, 4, .6, 1.2, None), "overhead must be a number"),
+    (lambda: best_gamma(.8, .1, most=0), "most must be 1 or more, got 0"),
+    (lambda: best_gamma(.8, .1, most=2.5), "most must be a whole number")])
+def test_numbers_that_cannot_be_are_refused(asked, words):
+    with pytest.raises(RequestError, match=words):
+        asked()
+
+
 def test_expected_tokens_at_the_ends():
     assert expected_tokens(0, 5) == 1 and expected_tokens(1, 5) == 6
     assert expected_tokens(.8, 5) == pytest.approx((1 - .8 ** 6) / (1 - .8), abs=1e-12)

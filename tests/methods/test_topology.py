@@ -10,6 +10,7 @@ import torch
 
 from lessons.oracles import expected_of
 import nanospec.methods.trees.shapes
+from nanospec.errors import RequestError
 from nanospec.methods.rules.traversal import verify_traversal
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import Topology, best_size, best_tree, grown_by, grown_tree, shape
@@ -186,8 +187,14 @@ def test_trees_as_they_are_published():
         assert published(topology) == topology
     for wrong in ([], [-1], [0, 0], [-1, 1], [-1, 0, -1], [-1, 0, 2], [[0], [2]], [[0, 0]], [[0], [0]], [[]], [[-1]],
                   [[0], 0], [["a"]], [[0.0]], [[True]], ["ab"], [None]):
-        with pytest.raises((ValueError, TypeError)):
+        with pytest.raises(ValueError):
             published(wrong)
+
+
+@pytest.mark.parametrize("depth, words", [(0, "depth must be at least 1"), ("2", "depth must be a whole number")])
+def test_a_tree_without_a_level_is_refused(depth, words):
+    with pytest.raises(RequestError, match=words):
+        best_tree([.6], 4, depth)
 
 
 def test_trees_that_are_grown_as_eagle_2_says_it():

@@ -35,6 +35,15 @@ def test_nan_of_a_draft_model_is_an_error_of_ours(name):
     assert all(request.done for request in asked)
 
 
+@pytest.mark.parametrize("drafter", ["chain", "tree", "dynamic-tree"])
+def test_a_learned_one_without_a_target_says_what_to_do(drafter):
+    target = small_gpt(7, 2, 1)
+    draft_model = LEARNED["eagle"](7, target.config.channels, **LEARNED["eagle"].sizes_for(target.config))
+    with pytest.raises(RequestError, match=r"attach\(target\)"):
+        options = {"topology": [-1, 0, 0]} if drafter == "tree" else {}
+        next(method_of(target, draft_model, drafter, **options).run([1, 2], max_new_tokens=4))
+
+
 def test_a_hybrid_of_many_texts_and_then_of_one():
     """Copies of a text that is no longer there are forgotten with it."""
     drafter = method_of(TARGET, small_gpt(8, 1, 2), "hybrid").make()

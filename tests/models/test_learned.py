@@ -251,14 +251,11 @@ def test_it_learns_and_goes_on_where_it_was_stopped(name, pair_folder, tmp_path,
 
 
 def test_without_a_pair_in_its_folder_it_is_for_the_one_that_ships(pair_folder, tmp_path, monkeypatch):
-    """Which is copied there, but for what is there."""
+    """Which is copied there."""
     monkeypatch.setattr(training, "WEIGHTS", pair_folder)
-    (tmp_path / "it").mkdir()
-    (tmp_path / "it" / "draft.pt").write_bytes(b"mine")
     assert train("mlp", "--out", tmp_path / "it", "--steps", 1, "--minutes", 0) == 0
     for name in "target.pt", "ranks.tiktoken", "draft.pt":
-        its = (tmp_path / "it" / name).read_bytes()
-        assert its == (b"mine" if name == "draft.pt" else (pair_folder / name).read_bytes())
+        assert (tmp_path / "it" / name).read_bytes() == (pair_folder / name).read_bytes()
     assert load_pair(tmp_path / "it", draft_model="mlp").draft_model.sizes["vocab_size"] == 320
 
 
@@ -310,20 +307,22 @@ def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys)
     (["mlp", "--from", "it"], "for a target of others"), (["mlp", "--weights", "none"], "--weights: must be"),
     (["mlp", "--texts", "none"], "none"), (["mlp", "--weights", "folder", "--texts", "x"], "--texts is for our pair"),
     (["mlp", "--text", "a", "--texts", "b"], "not allowed with"),
-    (["mlp", "--out", "ranks"], "has a tokenizer, but no"),
+    (["mlp", "--out", "ranks"], "ranks has ranks.tiktoken and draft.pt, but no target.pt"),
+    (["mlp", "--out", "alone"], "alone has draft.pt, but no target.pt"), (["mlp", "--out", ""], "--out: must be"),
     (["mlp", "--weights", "folder"], "folder is a pair of ours: name it with --out"),
     (["mlp", "--loss", "mse"], "mse"), (["mlp", "--minutes", "-1"], "--minutes must be"),
     (["mlp", "--resume"], "No such file"), (["mlp", "--out", "folder", "--text", "none"], "none is missing")])
 def test_bad_input_is_one_clear_line(options, words, pair_folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name in "folder", "ranks":
+    for name in "folder", "ranks", "alone":
         (tmp_path / name).mkdir()
         copied(pair_folder, tmp_path / name)
-    (tmp_path / "ranks" / "target.pt").unlink()
+    for path in "ranks/target.pt", "alone/target.pt", "alone/ranks.tiktoken":
+        (tmp_path / path).unlink()
     assert training.main(options) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"folder", "ranks"}
+    assert {path.name for path in tmp_path.iterdir()} == {"folder", "ranks", "alone"}
 
 
 @pytest.mark.parametrize("name, sizes", [

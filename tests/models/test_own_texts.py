@@ -325,10 +325,11 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     exec(lines.replace("FOLDER", str(path)).replace("out/mine", str(out)), found := {})
     assert found["request"].done and len(found["request"].tokens) == 32
     assert found["draft_model"].sizes == draft_model.sizes
-    shutil.copytree(out / "texts", tmp_path / "on" / "texts")
     begun = ["--from", str(out / "lookback.pt"), "--out", str(tmp_path / "on"), "--seed", "7",
              "--loss", "kl-and-tv"]
     assert command.main([*asked, "--spoken", "39", *begun]) == 2 and "of other sizes" in capsys.readouterr().err
+    assert not (tmp_path / "on").exists()                               # no text is written before
+    shutil.copytree(out / "texts", tmp_path / "on" / "texts")
     assert command.main([*asked, *begun, "--minutes", "0"]) == 0
     begun_with = load_learned(tmp_path / "on" / "lookback.pt", target, "lookback").state_dict()
     assert all(torch.equal(weight, begun_with[name]) for name, weight in draft_model.state_dict().items())
@@ -345,10 +346,12 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
     (["--tokens", "99"], "--tokens: must be a whole number from 49152"),
     (["--spoken", "0"], "--spoken: must be a whole number from 1"), (["--spoken", "99999"], "--spoken must be 1 to"),
     (["--from", "short"], "short"), (["--from", "none"], "none"), (["--steps", "0"], "--steps: wants 1 of them"),
-    (["--text", "none"], "none"), (["--text", "short"], "too little text")])
+    (["--text", "none"], "none"), (["--text", "short"], "too little text"), (["--text", "one"], "there is no other")])
 def test_bad_input_is_one_clear_line(small, tmp_path, monkeypatch, capsys, options, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "short").write_text("a few words")
+    each = len(small[2].encode("a few words " * 1000)) / 1000
+    (tmp_path / "one").write_text("a few words " * int(1.5 * AT_ONCE * TOKENS / each))
     assert command.main(["lookback", "--weights", str(small[0]), "--out", str(tmp_path / "it"), *options]) == 2
     told = capsys.readouterr().err
     assert words in told and told.count("\n") == 1 and not (tmp_path / "it").exists()

@@ -121,7 +121,7 @@ def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole,
 
     def written(*of):
         *of, between = of
-        return written_by(*of, lambda: (asked.append("token"), between()))
+        return written_by(*of, lambda share: (asked.append("token"), between(share)))
 
     take_step = training.take_step
     monkeypatch.setattr(train_tiny, "time", Clock())
@@ -218,6 +218,20 @@ def test_half_of_a_distillation_batch_is_written_by_the_target_when_it_is_needed
         assert mixed[:2, 0].tolist() == [2, 3] and len(drawn) == min(2, 1 + (training.step > 0))
     assert firsts == [100, 101, 102, 200, 201, 100, 101, 102]
     assert drawn == [(3, 3 * 1_000_003), (2, 3 * 1_000_003 + 3)]
+    short = training_in(tmp_path, text, 3, replace(DUST, batch=4, written=5, steps=(1, 1, 1, 1)))
+    short.begin_phase(3)
+    assert short.half_written(x)[2:, 0].tolist() == [300, 301] and drawn[2:] == [(2, 3 * 1_000_003)]    # all it needs
+
+
+def test_while_its_target_writes_one_sees_how_far_it_is(text, tmp_path, monkeypatch):
+    """Half of the context is a prompt, and every token more is told."""
+    training, told = training_in(tmp_path, text, size=replace(DUST, steps=(1, 1, 1, 2))), []
+    update = train_tiny.Progress.update
+    monkeypatch.setattr(train_tiny.Progress, "update", lambda self, bar, **its: told.append(its["loss"]) or
+                        update(self, bar, **its))
+    assert train_tiny.run(training, text[1], QUIET)
+    writes = [line for line in told if "writes" in line]
+    assert writes == [f"to come, the target writes texts: {token / 64:.0%}" for token in range(32, 64)]
 
 
 def test_the_last_loss_is_how_often_a_draft_token_is_rejected(text, tmp_path):
@@ -320,6 +334,8 @@ def test_a_training_that_has_ended_goes_on_with_more_steps(text, tmp_path):
     again = training_in(tmp_path, text, size=few)
     again.load()
     assert run(again, text)
+    with pytest.raises(TextError, match="begun with another number of steps"):
+        training_in(tmp_path, text, size=replace(DUST, steps=(2, 2, 3, 8))).load()
     longer = training_in(tmp_path, text, size=more)
     longer.load()
     assert (longer.phase, longer.step, longer.steps) == (3, 3, 8)
@@ -343,7 +359,13 @@ def cut(saved, *keys):
     lambda saved: cut(saved, "optimizer", "state"),
     lambda saved: cut(saved, "optimizer", "param_groups", 1), lambda saved: saved.update(phase=4),
     lambda saved: saved.update(step=-1), lambda saved: saved.update(step="7"), lambda saved: saved.update(history=[1]),
-    lambda saved: saved.update(optimizer=None), lambda saved: saved.update(written=[5]), lambda saved: saved.clear()])
+    lambda saved: saved.update(optimizer=None), lambda saved: saved.update(written=[5]), lambda saved: saved.clear(),
+    lambda saved: saved.update(history=[row[:3] for row in saved["history"]]),
+    lambda saved: saved.update(written=saved["written"][:, 1:]),
+    lambda saved: saved.update(written=saved["written"] + .5),
+    lambda saved: saved["written"].fill_(DUST.target.vocab_size), lambda saved: saved["written"].fill_(-1),
+    lambda saved: saved["optimizer"]["state"][0].update(exp_avg=torch.zeros(1)),
+    lambda saved: saved["optimizer"]["state"][3].update(exp_avg_sq=torch.zeros(2))])
 def test_a_training_that_lacks_something_is_refused(whole, text, tmp_path, damage):
     saved = torch.load(whole.out / "training.pt", weights_only=True)
     damage(saved)

@@ -9,7 +9,8 @@ that will judge it. Text that was written with another seed knows nothing of the
 request had the same seed, its text, and through it all that is kept here, has seen this request's
 dice. Such a request may not copy from memory, unless it is greedy and so has no dice. So requests
 that draw should have seeds of their own: if all have the default seed, none of them copies from
-memory.
+memory. (All seeds are kept, also those of texts that are gone: later texts may have copied from
+them.)
 """
 
 from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ knows nothing of the dice to come: it is text that stands, and past texts, if th
 other seeds than this one.
 
 The paper keeps its counts in suffix trees. Here a node is the list of its places, and its children
-are that list sorted by the next token: memory grows with the texts and no faster, and a round takes
-time in proportion to the places of the last token. With `remember` it copies from earlier requests,
+are that list sorted by the next token: memory grows with the texts and no faster, and a round looks
+at every place of the last token. With `remember` it copies from earlier requests,
 too (memory.py). Left out: more draft tokens after longer matches.
 """
 

@@ -82,7 +82,11 @@ class Learned(nn.Module):
         raise NotImplementedError
 
     def reader(self, depth: int) -> Any:
-        """What runs it over drafts of at most `depth` tokens one after the other."""
+        """What runs it over drafts of at most `depth` tokens, one after the other. RequestError if
+        it has no target.
+        """
+        if not hasattr(self, "target"):
+            raise RequestError("the draft model has no target yet: call attach(target)")
         return self.reader_class(self, depth)
 
     def spread(self, logits: Tensor) -> Tensor:

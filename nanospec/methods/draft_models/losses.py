@@ -14,7 +14,7 @@ differ on average by a constant.
 Each takes log-probabilities, p_target and q_draft (..., V), and gives a number for every place,
 (...). It is 0 where the two are equal, and above 0 elsewhere. p_target may lack what the draft
 model cannot draft: then it sums to less than 1, and total variation is still how often it is
-rejected.
+rejected, but the KL may fall below 0.
 Example: p_target [.5, .5], q_draft [.8, .2] give .223, .193, .051, .3, .357, .3 - .122 (.3 - .223)
 = .291, and .1 x .223 + .9 x .6 = .562.
 """

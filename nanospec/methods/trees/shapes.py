@@ -56,6 +56,8 @@ def published(tree: list) -> Topology:
                 raise ValueError(f"node {node} has the parent {parent}")
             paths.append((*paths[parent], tree[1:node].count(parent)))
         tree = paths[1:]
+    if not all(isinstance(path, Sequence) for path in tree):
+        raise ValueError("a tree is a list of its nodes' parents, or of paths")
     paths = [tuple(path) for path in tree]
     known = {(), *paths}
     for path in paths:
@@ -101,7 +103,7 @@ def best_tree(accepted: Sequence[float], size: int,
     0, 1], 2.16 tokens.
     """
     check_chances(accepted, size)
-    depth = size if depth is None else min(depth, size)
+    depth = size if depth is None else min(check_gamma(depth, "depth"), size)
     trees = {1: (1.0, ())}          # nodes -> the best tree so deep: expected tokens, its subtrees
     for _ in range(depth - 1):
         # nodes -> the same for the children from the i-th on; i falls to 0

@@ -63,9 +63,10 @@ class GPTTreeReader(GPTReader):
         self.branches = Branches(self.cache)
         return logits
 
-    def step(self, tokens: Tensor, kv_length: int, parents: Tensor | None = None) -> Tensor:
+    def step(self, tokens: Tensor, kv_length: int, parents: Tensor | None = None, *,
+             scored: int | None = None) -> Tensor:
         if parents is None:
-            return super().step(tokens, kv_length)
+            return super().step(tokens, kv_length, scored=scored)
         logits = self.model(tokens, self.cache, kv_length, **self.branches.grow(parents, kv_length))
         self.cache.length = self.cache.length + tokens.shape[1]
         return logits

@@ -41,13 +41,12 @@ class GrammarDrafter(ModelDrafter):
 
     draft_model: as for ModelDrafter, without a mask. The target is to be Constrained by the same
     grammar; if it is not, the text is the target's, and fewer draft tokens are accepted.
-    before: (B, N + 1), the state before every token of a text; of draft tokens, too, which may be
-    rejected: then what is written in their places takes over.
+    before: (B, N + 1), the state before every token of a text; known: (B,), to which place it is.
     read_to: (B,), how many tokens of every text the draft model has read for certain.
     RequestError for a grammar of another vocabulary, when a batch begins.
     """
 
-    fixed, looks_around, per_row = False, True, ("reader", "before", "read_to")
+    fixed, looks_around, per_row = False, True, ("reader", "before", "known", "read_to")
 
     def __init__(self, draft_model: Any, grammar: Grammar, gamma: int = 4, most: int = 16):
         super().__init__(draft_model, longest_chain(draft_model, check_gamma(most, "most")))
@@ -62,7 +61,7 @@ class GrammarDrafter(ModelDrafter):
         self.allowed, self.after = self.grammar.allowed.to(device), self.grammar.after.to(device)
         self.forced = self.allowed.sum(-1) == 1                                 # (states,)
         self.before = torch.full((B, N + 1), max(self.grammar.prompt, 0), device=device)
-        self.read_to = torch.zeros_like(text.length)
+        self.known, self.read_to = torch.zeros(2, B, dtype=torch.long, device=device)
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
         """Follow the prompts through the grammar."""
@@ -70,9 +69,7 @@ class GrammarDrafter(ModelDrafter):
         rows = list(rows)
         self.read_to[rows] = text.length[rows] - 1
         self.before[rows] = max(self.grammar.prompt, 0)
-        if not self.grammar.at_once:
-            for i in range(int(text.length[rows].max()) - 1):
-                self.before[rows, i + 1] = self.after[self.before[rows, i], text.tokens[rows, i]]
+        self.known[rows] = text.length[rows] - 1 if self.grammar.at_once else 0
 
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
@@ -80,8 +77,12 @@ class GrammarDrafter(ModelDrafter):
         row = torch.arange(len(text.length), device=text.length.device)
         tokens, q_draft, waiting = [text.last(1)[:, 0]], list[Tensor](), list[Tensor]()
         asked = steps = 0
-        state = self.after[self.before[row, text.length - 1], tokens[0]]        # (B,)
-        self.before[row, text.length] = state
+        at = torch.minimum(self.known, text.length - 1)
+        for _ in range(int((text.length - at).max())):      # what was written since
+            self.before[row, at + 1] = self.after[self.before[row, at], text.tokens[row, at]]
+            at = torch.minimum(at + 1, text.length - 1)
+        self.known = text.length.clone()
+        state = self.before[row, text.length]                                   # (B,)
         while len(q_draft) < self.most:
             allowed = self.allowed[state]                                       # (B, V)
             if bool(self.forced[state].all()):
@@ -96,7 +97,6 @@ class GrammarDrafter(ModelDrafter):
                 break
             waiting.append(tokens[-1])
             state = self.after[state, tokens[-1]]
-            self.before[row, text.length + len(q_draft)] = state
         # A forced token's q_draft is still a mask.
         kind = next((q.dtype for q in q_draft if q.dtype != torch.bool), torch.float32)
         nodes = F.pad(torch.stack([q.to(kind) for q in q_draft], 1), (0, 0, 1, 0))

@@ -111,8 +111,7 @@ class ReadText:
         while len(found) < count and found[-1:] != [end]:
             self.cache.length[:] = len(self.tokens)
             logits = self.draft_model(torch.tensor([new], device=self.draft_model.device),
-                                      self.cache,
-                                len(self.tokens + new))
+                                      self.cache, len(self.tokens + new), scored=1)
             self.tokens += new
             new = [int(logits[0, -1].argmax())]
             found += new
