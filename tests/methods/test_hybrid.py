@@ -51,6 +51,23 @@ def test_a_copy_is_as_long_as_pays_best(chance):
     assert copied(SAID, goodput[best] + 1e-4, chances) == (0, [])
 
 
+def test_of_two_copies_the_one_of_the_longer_match_is_taken():
+    """Not the longer copy: in its own text 4 stood before, in an earlier one 1 2 3 4 with a single token after it."""
+    ids = [4, 6, 7, 8, 1, 2, 3, 4]
+    drafter = Hybrid(chain(), V, 100)
+    drafter.other.begin = lambda *of: None
+    drafter.begin(Text([[1], ids], 20, 10))
+    drafter.memory.read(0, [1, 2, 3, 4, 5], 0)
+    drafter.memory.read(1, ids, 9)
+    drafter.chances = [1.0] * 6
+    assert drafter._copy(1, 1.0) == (4, [5])
+
+
+def test_what_is_beside_the_copies_must_say_what_it_brings():
+    with pytest.raises(RequestError, match="the drafter beside the copies must be one that says what it brings"):
+        Hybrid(ModelDrafter(DRAFT_MODEL, 4), V)
+
+
 def test_where_nothing_was_said_before_there_is_nothing_to_copy():
     assert copied([1, 2, 3, 4], 0.0, [1.0] * 6) == (0, [])
 

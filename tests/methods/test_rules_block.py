@@ -100,3 +100,9 @@ def test_one_draft_token_or_a_certain_draft_is_judged_as_token_by_token():
     for draft_model, gamma in ((other, 1), (certain, 3)):
         assert max(distance(*(of_a_round(rule, full, draft_model, [2, 0], gamma)
                               for rule in (verify, verify_block)))) < 1e-15
+
+
+def test_what_does_not_fit_is_refused():
+    draft = Draft(torch.tensor([[0, 1, 2]]), torch.full((1, 3, 4), .25))
+    with pytest.raises(ValueError, match="this rule judges a Draft and p_target"):
+        verify_block(draft, torch.full((1, 2, 4), .25), Dice([1]))

@@ -265,6 +265,28 @@ def test_who_waits_for_a_silent_server_can_leave():
     assert len(begun) <= 5                              # three that answer, and two that wait
 
 
+def test_whatever_ends_a_thread_ends_the_wait():
+    def draw(number):
+        raise SystemExit(f"at {number}")
+
+    ended = []
+    waiting = threading.Thread(target=lambda: ended.append(pytest.raises(SystemExit, looking.drawn_by, draw, [4], 1)),
+                               daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert ended
+
+
+def test_a_parameter_that_is_tried_goes_before_the_one_that_is_asked_for():
+    endpoint, sent = Endpoint("http://made.up", [1, 2], 3, {"top_k": 5}), []
+    endpoint.way = SimpleNamespace(through="", post=lambda where, data, timeout: sent.append(json.loads(data)) or (
+        200, b'{"choices": [{"text": "a"}]}'))
+    for more in {}, {"top_k": 1, "seed": 8}:
+        endpoint._ask({"n": 1}, 7, more)
+    assert [(asked["top_k"], asked["seed"], asked["n"], asked["prompt"]) for asked in sent] == [
+        (5, 7, 1, [1, 2]), (1, 8, 1, [1, 2])]
+
+
 def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch):
     begun, started, start = [], [], threading.Thread.start
 

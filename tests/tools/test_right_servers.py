@@ -375,6 +375,9 @@ def test_what_a_parameter_of_its_own_leaves():
     whole = [(i, [place[0 if i % 10 < 5 else 1 if i % 10 < 8 else i % 10 - 6]]) for i in range(160)]
     assert defaults.narrowest(whole)(place[0], set()) == [True, True, True]
     assert not defaults.explains(whole, [], leaves) and not defaults.explains(whole, [], defaults.narrowest(whole))
+    least = defaults.narrowest([(0, [defaults.Place(0, [0, 1, 2, 3], 0, [.4, .3, .2, .1, 0])]),
+                                (1, [defaults.Place(2, [0, 1, 2, 3], 2, [.5, .24, .2, .06, 0])])])
+    assert least(defaults.Place(0, [0, 1, 2], 0, [.8, .1, .1, 0]), set()) == [True, False, False]       # min_p is .4
     odd = [(i, [place[i % 2]]) for i in range(160)]             # half and half are not 5 to 3
     assert not defaults.explains(odd, [], defaults.narrowest(odd))
     assert defaults.never(cut) == [2] and defaults.never(whole) == [] and defaults.unseen(place[0], {1}) == [

@@ -19,8 +19,8 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
-from nanospec.judge.given import answers, certain, cleaned, without_half
-from nanospec.judge.kinds import Case, drawn_at, prompts, shifted
+from nanospec.judge.given import answers, certain, cleaned, given_in, without_half
+from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted
 from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -507,3 +507,17 @@ def test_an_end_of_text_for_which_the_model_has_no_row():
 def test_nothing_to_judge_is_refused():
     with pytest.raises(RequestError, match="no pair of texts"):
         judge_texts(TARGET, TOKENIZER, [])
+
+
+def test_a_penalty_counts_what_stood_before_the_place():
+    """By hand: at place 1 tokens 1 and 2 stand, at place 2 token 3, too; 4, which comes later, at neither."""
+    case = Case([1], Read([2, 3, 4], torch.zeros(0), torch.zeros(0), torch.zeros(0)), [])
+    found = penalised(case, 2.0, torch.tensor([[1.0, 4, 6, 8, 10]]).expand(2, 5), 1)
+    assert found.tolist() == [[1, 2, 3, 8, 10], [1, 2, 3, 4, 10]]
+
+
+@pytest.mark.parametrize("name, data, found", [
+    ("a.txt", "\ufeffone\n", ["one\n"]), ("a.jsonl", '\ufeff"one"\n[5, 6]\n', ["one", [5, 6]])])
+def test_a_mark_at_the_beginning_of_a_file_is_no_text(name, data, found, tmp_path):
+    (tmp_path / name).write_text(data, encoding="utf-8")
+    assert given_in(tmp_path / name, ["text"]) == found
