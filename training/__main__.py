@@ -1,6 +1,6 @@
 """Train a draft model that reads the hidden states of its target.
 
-    python -m training prefix --out out/tiny            # for the pair that train_tiny.py left there
+    python -m training prefix --out out/nano            # for the pair that train_tiny.py left there
     python -m training lookback --weights smollm2       # for a model of others, on conversations
     python -m training eagle --weights FOLDER --text FILES      # or on texts
 
