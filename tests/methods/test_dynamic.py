@@ -118,6 +118,12 @@ def test_the_heuristic_adds_two_or_takes_one_away_and_knows_what_was_possible():
     assert when.goes_on([.5, .5]) and not when.goes_on([.5] * 3)
 
 
+@pytest.mark.parametrize("start, words", [("4", "start must be a whole number"), (0, "start must be at least 1")])
+def test_a_length_that_cannot_be_is_refused(start, words):
+    with pytest.raises(RequestError, match=words):
+        Heuristic(start)
+
+
 def test_confidence_keeps_what_it_dislikes_and_entropy_pays_for_what_it_does_not_draw():
     when = Confidence(.3)
     assert [when.goes_on(sure) for sure in ([], [.3], [.29], [.1, .9], [.9, .1])] == [True, True, False, True, False]

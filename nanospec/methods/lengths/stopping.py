@@ -14,7 +14,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-from nanospec.errors import RequestError, check_numbers, quoted
+from nanospec.errors import RequestError, check_gamma, check_numbers, quoted
 from nanospec.methods.lengths.acceptance_rate import by_sureness, sureness
 from nanospec.theory import check_formula, expected_tokens, speedup
 
@@ -56,7 +56,7 @@ class Heuristic(StoppingRule):
     looks = False
 
     def __init__(self, start: int = 4):
-        self.start = start
+        self.start = check_gamma(start, "start")
 
     def begin(self) -> None:
         self.length = self.start
@@ -84,19 +84,21 @@ class Confidence(StoppingRule):
 
 
 class Entropy(StoppingRule):
-    """Draws no token where 1 - sqrt(g H) < least. H is the draft model's entropy in nats.
+    """Draws no token where 1 - sqrt(G H) < least. H is the draft model's entropy in nats.
 
     AdaEDL, Agrawal et al. 2024 (arXiv 2410.18351). The call that told H is paid for, and brings no
     draft token.
     Example: if four tokens are alike, H = 1.39 and 1 - sqrt(.2 H) = .47.
     """
 
-    def __init__(self, least: float = 0.1, g: float = 0.2):
-        check_numbers(Real, least=least, g=g)
-        self.least, self.g = least, g
+    G = 0.2
+
+    def __init__(self, least: float = 0.1):
+        check_numbers(Real, least=least)
+        self.least = least
 
     def draws(self, own: Tensor) -> Tensor:
-        return 1 - (self.g * torch.special.entr(own).sum()).sqrt() >= self.least
+        return 1 - (self.G * torch.special.entr(own).sum()).sqrt() >= self.least
 
 
 class Goodput(StoppingRule):
