@@ -19,9 +19,10 @@
 # 2. The target *scores* them all in one call: it gives its distribution at each of their places.
 # 3. From left to right, each draft token is *accepted* or *rejected* by a random decision that
 #    depends on the probabilities of both models.
-# 4. One more token follows. After a rejection it is drawn from the part of the target's
-#    probabilities that the draft model's do not cover (*Accept or replace*), otherwise from the
-#    target's own. So every call of the target yields at least one token and at most gamma + 1.
+# 4. One more token follows. After a rejection it is drawn from what the target's distribution has
+#    and the draft model's does not (*Accept or replace*), otherwise from the target's distribution
+#    after the last draft token, which the same call gives. So every call of the target yields at
+#    least one token and at most gamma + 1.
 #
 # These four steps make one *round*. The text that comes out has exactly the target's distribution.
 # The lessons show why this is so, build every part, and measure how much time it saves.
@@ -96,10 +97,10 @@ print("a whole run to play back, in a browser:", page("replay"))
 # ## The code
 #
 # Twelve files at the top of nanospec/ form a small *core* that needs nothing else of the project:
-# `errors.py`, which refuses what cannot be, and eleven to read in this order: `idea.py`,
+# `errors.py`, which checks arguments, and eleven to read in this order: `idea.py`,
 # `generate.py`, `dice.py`, `probs.py`, `text.py`, `cache.py`, `draft.py`, `reader.py`,
 # `speculate.py`, `attention.py`, `model.py`. After that, `proof/walk.py` shows how we know that
-# they are right. Every other method has a folder in nanospec/methods/ and a lesson of its own.
+# they are right. The other methods are in nanospec/methods/, and most have a lesson.
 #
 # ## What each lesson answers
 #

@@ -38,15 +38,15 @@ for token, name in zip(best, names):        # tokens are pieces of words: " r" m
 # line. Then take a number u that is uniform on that line, and draw the token whose piece it hits.
 # `cumsum` finds where the pieces end.
 #
-# It is the first piece that ends above u, not at u: a token of probability 0 has a piece of length
-# 0, and not even u = 0 may hit it.
+# We take the first piece that ends above u. If it could end at u, then u = 0 would draw a token of
+# probability 0, whose piece has length 0.
 #
 # A decision between two outcomes needs only one comparison. We call it a *coin*: it falls on a
 # uniform number u, and says yes if u is below its *threshold*, the probability of yes. Everything
 # that makes random decisions is called *dice*.
 #
-# *Guess first:* take the weights [2, 0, 6] and u = 0.25. The pieces end at 2, 2 and 8, so which
-# index is drawn?
+# *Guess first:* take the numbers [2, 0, 6] (*weights*: they need not add up to 1) and u = 0.25. The
+# pieces end at 2, 2 and 8, so which index is drawn?
 
 # %%
 def pick(weights, u):
@@ -114,8 +114,8 @@ table(["draws", "total variation"], [[f"{n:,}", f"{far:.3f}"] for n, far in zip(
 figures.draws(names, p_target[best], shares[best], sizes, distances)
 
 # %% [markdown]
-# *Answer:* still more than two hundredths. A hundred times as many draws have come some eight times
-# as near, and not even ten.
+# *Answer:* still more than two hundredths. With a hundred times as many draws the distance is some
+# eight times smaller, and not even ten.
 #
 # ## Three things to know
 #

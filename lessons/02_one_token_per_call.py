@@ -70,9 +70,9 @@ print(f"the prompt and {new} tokens after it:\n\n{tokenizer.decode(ids + text)}"
 # last token, then one token per call. To add 3 tokens to a text of 5, it reads 4 + 1 + 1 + 1 = 7
 # tokens.
 #
-# With the same dice, both must write the same text. We compare them in float64. In float32 the
-# two calls add in different orders, so the probabilities differ in the last digits, and a number u
-# that falls between would draw two different tokens.
+# With the same dice, both must write the same text. We compare them in float64. In float32 the two
+# calls add in different orders, so the probabilities differ in the last digits, and a number u
+# between two ends of a piece that differ so little would draw two different tokens.
 #
 # To count the tokens we use a *hook*, a function that torch runs before every call of the model.
 #

@@ -128,10 +128,10 @@ assert gap < 1e-12
 # ## Why are they the same? Attention, with a mask
 #
 # In a transformer, only *attention* lets one token look at others. Each token asks with a *query*
-# and offers a *key* and a *value*; all three are vectors. The product of a query and a key is a
-# score. `softmax` turns the scores of one query into shares that add up to 1, and the answer is the
-# mean of the values, weighted with these shares. (Each score is divided by the square root of D,
-# the length of a key, so that longer vectors do not produce larger scores.)
+# and offers a *key* and a *value*; all three are vectors. The product of a query and a key is an
+# *attention score*. `softmax` turns the scores of one query into shares that add up to 1, and the
+# answer is the mean of the values, weighted with these shares. (Each score is divided by the square
+# root of D, the length of a key, so that longer vectors do not produce larger scores.)
 #
 # A worked number: two keys have the scores 0 and log 3, so their shares are 1/4 and 3/4. With the
 # values 0 and 8 the answer is 1/4 * 0 + 3/4 * 8 = 6.
@@ -172,9 +172,8 @@ for line in mask.tolist():
 # %% [markdown]
 # *Answer:* to four of them: the three tokens before it, and itself.
 #
-# With this mask, one call gives each token what it would get in a call of its own, together with
-# only the tokens that it attends to. We check this with `attend` on random vectors: one call with
-# the mask against four calls without.
+# With this mask, each token gets what it would get in a call on only the tokens that it attends to.
+# We check this with `attend` on random vectors: one call with the mask against four calls without.
 
 # %%
 chance = torch.Generator().manual_seed(3)
@@ -205,7 +204,8 @@ table(["after token", *map(str, range(10))], [["moved by", *[f"{far:.2g}" for fa
 assert max(moved[:place], default=0) < 1e-12 < min(moved[place:])
 
 # %% [markdown]
-# *Answer:* 6 to 9, that after the replaced token and all later ones. The others do not move at all.
+# *Answer:* 6 to 9: the one after the replaced token, and all later ones. The others do not move at
+# all.
 #
 # A wrong draft token does no harm to the distributions before it, and they can be used. Those from
 # the wrong token onward belong to a different text and must be thrown away. This is all that
@@ -227,7 +227,7 @@ quiet.tell("v(5) was 1.24 and v(7) 1.34, in float16 (one core of an Intel Xeon)"
 #    below m.
 # 2. One call on ten tokens gives the same distributions as ten calls on one.
 # 3. The distribution after a token depends on this token and those before it. A wrong token spoils
-#    that after itself and all later ones.
+#    the distribution after it and all later ones.
 #
 # ## Change this and run again
 #

@@ -149,7 +149,8 @@ table(["situation of the target", "largest difference to reading again", "total 
 assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False, False]
 
 # %% [markdown]
-# *Answer:* taking back none. But a single token too many is enough to spoil the distribution.
+# *Answer:* taking back none. But a single token that was not taken back is enough to spoil the
+# distribution.
 #
 # ## The last draft token
 #
@@ -166,8 +167,8 @@ assert [most < 1e-12 for most, _ in differences.values()] == [True, True, False,
 # | the last draft token | the draft model | no |
 # | the bonus token | the target | no |
 #
-# If the draft model reads only the bonus token, it looks at a slot that was never written. It must
-# therefore always read the last two. (`GPTReader` in `nanospec/reader.py` does this and calls the
+# If the draft model reads only the bonus token, it looks at a slot that was never written. So in
+# every round it reads the last two. (`GPTReader` in `nanospec/reader.py` does this and calls the
 # number its `lag`.) Such a mistake does not even make the text wrong, since a draft may be bad
 # (*Why it is lossless*). More draft tokens are rejected, and only the clock shows it.
 #

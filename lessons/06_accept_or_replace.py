@@ -32,7 +32,8 @@ q_draft = torch.tensor([.35, .10, .35, .20], dtype=torch.float64)
 # We begin with two tokens, A and B. The target wants both equally often, so p_target = [.50, .50].
 # The draft model proposes A too often, with q_draft = [.80, .20].
 #
-# We play 100 rounds, as if every probability came out exactly. Each round must produce one token.
+# We play 100 rounds, as if every probability came out exactly. In this lesson a round has a single
+# draft token, and makes one token.
 #
 # 1. In 80 rounds the draft token is A, and in 20 rounds it is B.
 # 2. The target wants B 50 times, and there are only 20, so accept all 20.

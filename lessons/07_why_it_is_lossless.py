@@ -109,8 +109,8 @@ print("to play with, in a browser:", page("exact"))
 #    piece.
 # 3. What is drafted and not accepted is the excess: the red pieces, which together measure 1 -
 #    the whole overlap.
-# 4. A replacement is therefore drawn with the same probability. That is also the total size of the
-#    residual, the orange pieces.
+# 4. So a replacement is drawn with probability 1 - the whole overlap. The orange pieces, the
+#    residual, together have this size, too.
 # 5. It is drawn in proportion to the orange pieces, so each orange piece is filled exactly. (For
 #    "range" with the bad draft model: a replacement with probability .50, times its share .40 /
 #    .50, gives .40.)

@@ -259,7 +259,7 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
       lines)
 
 # %% [markdown]
-# *Answer:* only the third mistake shows in the first token, and the first one writes the most
+# *Answer:* only the third mistake shows in the first token. The first mistake writes the most
 # tokens. Two of the three mistakes have a perfect first token, so a test of the first token alone
 # would not find them. The version that looks fastest is fast because it never stops, and its text
 # is wrong.
@@ -273,9 +273,9 @@ table(["version", "paths", "tokens per target call", "first token off by", "four
 # multiplies from left to right, so everything after the first 0 becomes 0. (It also flips coins
 # that we never flip. That is why it has more paths in the table above, with the same text.)
 #
-# Our last line, for the bonus token, has no counterpart. `verify` appends the zeros, as
-# `bonus_as_a_residual` does: `F.pad` makes it. In the library, node 0 of a draft is the text's last
-# token, so the draft tokens begin at node 1.
+# Our last line, for the bonus token, has no counterpart. `verify` appends the zeros with `F.pad`,
+# as `bonus_as_a_residual` does by hand. In the library, node 0 of a draft is the text's last token,
+# so the draft tokens begin at node 1.
 
 # %%
 coins = torch.tensor([1, 1, 0, 1])                  # accepted, accepted, rejected, accepted

@@ -40,21 +40,21 @@ print(inspect.getsource(speculative_round))
 # after that text. So this is what has to be shown of a round: what happened before does not matter
 # for the next token, except through the text.
 #
-# **Claim.** A text comes out with the probability that the target alone gives it: the product, over
-# its tokens, of p_target after the text before each of them.
+# **Claim.** A text comes out with the probability that the target alone gives it. For each of its
+# tokens, take the probability that the target gives it after the text before it, and multiply.
 #
 # **Proof.**
 #
 # 1. *A draft token may be imagined to be drawn late.* The target's call reads all draft tokens at
-#    once. But no coin and no replacement depends on a draft token before those in front of it are
-#    accepted. So we may imagine that each one is drawn only then, when the draft tokens before it
-#    have become text.
+#    once. But the value of a draft token plays a part in the text only when all draft tokens to its
+#    left have been accepted. So we may imagine that each one is drawn only then, as a continuation
+#    of the text.
 # 2. *The next token has p_target, in both cases.* Where there is a draft token, it is accepted or
 #    replaced, which gives p_target (*Why it is lossless*). After the whole draft it is the bonus
 #    token, which is drawn from p_target.
-# 3. *The history does not matter.* Which of the two cases it is has been settled before the token
-#    is drawn. So after any history the next token has the distribution p_target after the text so
-#    far.
+# 3. *The history does not matter.* Before a token is drawn, it is already decided whether it is a
+#    draft token or a bonus token. So after any history the next token has the distribution p_target
+#    after the text so far.
 # 4. *So every text has the right probability,* by induction over its length. For a text of no
 #    tokens there is nothing to show. Assume the claim for texts of n tokens. The probability of
 #    such a text is a sum over the histories that lead to it. Each of them goes on with a token y
@@ -74,7 +74,7 @@ print(inspect.getsource(speculative_round))
 # The cell asserts step 3 after every such line. Its table has the histories of one text only, the
 # one that has most of them.
 #
-# *Guess first:* can you tell from what follows in how many rounds the text was written?
+# *Guess first:* does the next token tell you in how many rounds the text was written?
 
 # %%
 big, small, start = TableModel(3, seed=49, zeros=0.4), TableModel(3, seed=99, zeros=0.4), (1,)
@@ -176,8 +176,8 @@ figures.after_each_history(
 
 # %% [markdown]
 # *Answer:* after one. The first token is right. If it is a replacement, the second draft token was
-# drafted after another one, and is judged all the same. After three tokens a new round begins, and
-# its first token fits the text before it. But that text is spoilt already.
+# drafted after the rejected token, and is judged all the same. After three tokens a new round
+# begins, and its first token fits the text before it. But that text is spoilt already.
 #
 # In the picture (`lessons/out/why_the_whole_text_is_exact.png`) each group of bars is one history,
 # and the lines are the target's. On the left every bar reaches its line.
@@ -228,7 +228,7 @@ assert found["every token"] < 1e-12 and found["a round's last token"] > 0.05
 #    induction, so has the whole text.
 # 2. A draft token that was drafted for another text must not be judged. That is why a round ends at
 #    the first rejection.
-# 3. A bug breaks one of five steps. Ask of a new method: which step could it break?
+# 3. A bug in a single text breaks one of five steps. Ask of a new method: which could it break?
 #
 # ## Change this and run again
 #

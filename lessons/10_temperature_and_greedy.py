@@ -174,8 +174,8 @@ table([f"of {len(ids)} places", "are nan", "have two first places"], lines)
 # ## The round, with other distributions
 #
 # In *A draft and a bonus*, the round called `probs` without settings. Now both models go through
-# one function `warp`, which turns logits into a distribution with the settings that we want. Two
-# lines change.
+# one function `warp`, which turns logits into a distribution with the settings that we want:
+# `probs` becomes `warp`, in two places.
 
 
 # %%

@@ -42,12 +42,12 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     draft                   all draft tokens of one round, for B texts: a chain, where each follows
                             the one before it, or a tree, where several may follow one [draft tree,
                             token tree]
-    drafter                 what makes drafts: a draft model, or a search in the text
+    drafter                 what makes drafts, with a draft model or by a search in the text
     rule                    what decides which draft tokens are accepted [verification algorithm]
     node                    a place in a draft; node 0 is the last token of the text, node i the
                             i-th draft token
     path                    the accepted nodes, from node 0 down; in a chain, the first few. A Round
-                            leaves out node 0
+                            leaves out node 0. In a walk: one series of outcomes
     row                     a text's place in a batch
     accepted, rejected      a draft token becomes part of the text, or does not
     residual distribution   what the token in place of a rejected one is drawn from: max(0, p_target
@@ -59,7 +59,7 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
     slot                    a place in the cache, where the keys and values of one token are kept
                             [KV cache position]
     KV length               how many slots of the cache a call reads
-    lag                     the trailing tokens of a text that are not in a draft model's cache yet
+    lag                     how many trailing tokens of a text a draft model has not read yet
     dice                    all random numbers come from here; one decision takes one uniform
     coin, threshold         a decision with two outcomes, made by dice.flip: the coin falls on a
                             uniform u, and says yes below its threshold, the probability of yes
@@ -72,8 +72,8 @@ GLOSSARY: our word, what it means, and in brackets what papers call it
                             q_draft)
     alpha                   the mean of beta over many prefixes; accepted of judged draft tokens
     acceptance rate         what engines call accepted of all draft tokens, also of those after a
-                            rejection, which nobody judged: it falls as drafts get longer. By place,
-                            in how many of all drafts this place was accepted
+                            rejection, which nobody judged: it falls as drafts get longer. By place:
+                            the share of all drafts whose i-th token was accepted
     acceptance length       tokens per target call, the bonus token or replacement included [tau,
                             mean acceptance length, accept len; some count without it]
     c                       time of a call of the draft model / time of a call of the target on one
