@@ -210,7 +210,8 @@ def serve():
 
 
 def run(server, *more, samples=150):
-    return main(["endpoint", server.url, "--samples", str(samples), "--new", "2", "--ids", *map(str, PROMPT), *more])
+    return main(["endpoint", server.url, "--samples", str(samples), "--new", "2", "--timeout", "3600", "--ids",
+                 *map(str, PROMPT), *more])
 
 
 def test_a_server_with_defaults_by_the_command(serve, capsys, monkeypatch, tmp_path):
