@@ -167,7 +167,7 @@ print(f"a token takes {took / floor:.1f} times its floor")
 
 # %%
 figures.one_token_per_call([len(ids) + at + group / 2 for at in starts], slow, cached, 1e3 * floor)
-quiet.tell("a token took 7.2 ms with a cache, in float16 (one core of an Intel Xeon)")
+quiet.tell("a token took 23 ms with a cache (one core of an AMD EPYC, Zen 3)")
 
 # %% [markdown]
 # ## Three things to know
