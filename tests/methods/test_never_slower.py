@@ -205,6 +205,15 @@ def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
     assert modes[130] == "open" and modes[150] == modes[200] == "closed"
 
 
+class Plain(Drafter):
+    """Drafts nothing."""
+
+    most = 0
+
+    def propose(self, text, sampling, dice, kv_length, lag=0):
+        return nothing_drafted(text)
+
+
 class Asks(Drafter):
     """Calls its model in every round, for half a plain step, and drafts nothing."""
 
@@ -235,16 +244,46 @@ def test_a_draft_model_that_is_asked_for_nothing_costs_what_it_costs(monkeypatch
 
 
 def test_requests_come_and_go(wound):
-    """A batch of another size is measured anew, and every text is the target's."""
+    """What was measured of three texts holds for two, not for one. Every text is the target's."""
     gate = NeverSlower(ModelDrafter(DRAFT_MODEL, 2))
     server, sizes = Server(TARGET, gate, rows=3), set()
     requests = [server.submit([1, 2, length], max_new_tokens=4 * length, temperature=0) for length in (1, 2, 3, 0, 2)]
     while not all(request.done for request in requests):
         server.step()
-        sizes.add((gate.rows, gate.mode))
-    assert {rows for rows, _ in sizes} == {1, 2, 3} and {mode for _, mode in sizes} == {"closed", "open"}
+        sizes.add((len(server.running), gate.rows, gate.mode))
+    assert {(now, measured) for now, measured, _ in sizes} == {(3, 3), (2, 3), (1, 1)}
+    assert {mode for *_, mode in sizes} == {"closed", "open"}
     for request in requests:
         assert request.tokens == list(generate(TARGET, request.ids, request.max_new_tokens, temperature=0))
+
+
+@pytest.mark.parametrize("useless", [False, True])
+def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_both(useless, monkeypatch):
+    """Of 120 requests up to twelve run at once. When one ends the next one comes some rounds later. The gate
+    looks once whether drafts pay, and not again whenever the batch has changed.
+    """
+    clock, random = Clock(), Random(6)
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    right, wrong = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
+    with torch.no_grad():
+        wrong.head.weight *= 40                             # sure of what the target seldom writes
+    target, model = Priced(right, clock, 1), Priced(wrong if useless else right, clock, .15)
+
+    def seconds(drafter) -> float:
+        """Up to the last requests, of which there are ever fewer."""
+        server, began, sizes = Server(target, drafter, rows=12), clock.now, []
+        requests = [server.submit([1, 2], max_new_tokens=5 * n + 5, seed=n) for n in range(12)]
+        while len(requests) < 120:
+            server.step()
+            sizes.append(len(server.running))
+            if sum(not request.done for request in requests) < 12 and random.random() < 0.85:
+                requests.append(server.submit([1, 2], max_new_tokens=60, seed=len(requests)))
+        assert min(sizes) > 6 and sum(a != b for a, b in zip(sizes, sizes[1:])) > 20
+        return clock.now - began
+
+    plain, alone, gated = (seconds(drafter) for drafter in (
+        Plain(), ModelDrafter(model, 4), NeverSlower(ModelDrafter(model, 4))))
+    assert gated < min(plain, alone) / .95
 
 
 def test_what_is_no_drafter_is_refused():

@@ -18,6 +18,9 @@ What copies costs hardly anything as long as nobody verifies it. So it goes on w
 closed, and its first draft token is compared with the token that the target writes. Eight in a row
 that are the same open the gate: the text has begun to repeat itself.
 
+In a server requests come and go all the time. What was measured holds for the batch as long as it
+has more than half as many texts, and fewer than twice as many. Then all is measured anew.
+
 llama.cpp, SGLang and TensorRT-LLM have switches of this kind.
 
 Claim: the text is lossless. Proof: whether a round has a draft was decided before its first draft
@@ -59,6 +62,7 @@ class NeverSlower(Drafter):
     seconds, tokens: of rounds with a draft, those of a text; rounds: how many these are, older ones
     count for less. cost: the seconds that an open gate has taken beyond those of plain steps.
     missed: how many tokens of a text were written while the drafter's model read nothing.
+    rows: of the batch when it was last measured anew.
     right, wanted: copied tokens in a row that were right while it was closed, of a batch the mean;
     and how many of them open it, twice as many each time that this was soon found to be too few.
     """
@@ -98,7 +102,7 @@ class NeverSlower(Drafter):
     def propose(self, text: Text, sampling: Callable[[Tensor], Tensor], dice: Dice, kv_length: int,
                 lag: int = 0) -> Draft:
         """The drafter's draft, or none. After plain steps its model reads what it has missed."""
-        if len(text.tokens) != self.rows:
+        if not self.rows < 2 * len(text.tokens) < 4 * self.rows:
             self._forget(len(text.tokens))
         if not self.left:
             self._go_on()
