@@ -60,10 +60,10 @@ print(f"a call on one token has {of_a_call:,} such products of two vectors")
 # *Answer:* the last digits differ. That is harmless as long as the numbers keep their seven digits.
 #
 # But many models round on their way. In bfloat16 a number between two layers keeps 8 binary digits,
-# which is less than three decimal ones. Rounding swallows a small difference nearly always. Now and
-# then, though, it falls just where one number is rounded up and the other one down. Then a
-# difference in the seventh digit has become one in the third, and every layer after it adds its
-# own.
+# which is less than three decimal ones. Two numbers that differ in the seventh digit are nearly
+# always rounded to the same number. Now and then, though, the border between up and down lies
+# between them: one is rounded up, and the other down. Then they differ in the third digit, and
+# every layer after it adds its own.
 
 # %%
 x = torch.randn(1_000_000, generator=chance)
@@ -78,7 +78,7 @@ print(f"\nrounded differently: {tipped * 1e6:.0f} of a million numbers; "
 #
 # Now the target itself. It reads a text one token after the other, and then once more, five tokens
 # in a call. Both times it gives its probabilities after each token. We compare them by their total
-# variation, as in *Accept or replace*: how many tokens in a hundred would be others.
+# variation (*A distribution is a die*): of a hundred tokens, how many would have to change.
 #
 # *Guess first:* bfloat16 rounds, so its probabilities are not those of float32. That is the first
 # column. Is the second column, which compares the rounded model with itself, as large, a tenth of
@@ -134,10 +134,10 @@ table(["the target in", "against float32", "alone against five in a call"],
 # times a scale of its own.
 #
 # `quantise` (nanospec/fast/int8.py) does this to every product of a model. What is left that has an
-# order? Norms and gates go through each token alone. Attention remains: with few queries its
-# kernel multiplies in another way, and it cuts the cache into pieces whose size depends on how many
-# slots there are. `steady` (nanospec/fast/steady.py) reads a few tokens or slots more where that
-# would happen, and does not look at their answers.
+# order? All other operations but attention go through each token alone. Attention remains: with few
+# queries torch multiplies in another way there, and it cuts the cache into pieces whose size
+# depends on how many slots there are. `steady` (nanospec/fast/steady.py) reads a few tokens or
+# slots more where that would happen, and does not look at their answers.
 #
 # *Guess first:* how far is the model in 8 bits from float32, and how far from itself?
 

@@ -141,7 +141,8 @@ def write(target, draft_model, ids, gamma, new, dice, *way):
 #
 # We walk all paths of three tokens, on two small tables over 4 tokens. The draft model's table is
 # the mean of the target's and of a third one, so that the two agree now and then. "Off from" is the
-# total variation between the text that comes out and that distribution.
+# total variation between the texts that come out and those that were asked for, or those of the
+# raw target.
 #
 # *Guess first:* which two of the four give the distribution that the user asked for?
 
@@ -267,8 +268,8 @@ table(["a human's text, T =", *map(str, temperatures)],
 # ## Temperature and alpha, on the model's own text
 #
 # In use, a language model does not read a human's text: it writes its own, and what it writes
-# depends on the temperature. So now *two* things change with T, the distributions and the text. In
-# the second table, the text at each T is the one that the target writes at that T.
+# depends on the temperature. So now *two* things change with T, the distributions and the text: at
+# each T, the text is the one that the target writes at that T.
 #
 # How sure is a model of such a text? At each place we take its largest probability at T = 1, and
 # then the mean over all places.
@@ -317,9 +318,9 @@ figures.reported(list(ways), [off[name][0] for name in ways], [off[name][1] for 
 #
 # - *The human's text is the same at each T.* Where the models are unsure, a low T costs alpha, and
 #   alpha rises with T.
-# - *The target's own text is a different one at each T.* A low T makes it one that the target is
-#   sure of, which raises alpha. So the two pull against each other, and alpha no longer rises with
-#   T.
+# - *The target's own text is a different one at each T.* A low T makes the text surer, which raises
+#   alpha. It also makes the distributions one-hot, which lowers alpha where the models differ. The
+#   two pull against each other, and alpha no longer rises with T.
 #
 # In speculative decoding the target writes, so the alpha on its own text is the one that counts. A
 # reported alpha needs the temperature and the text it was measured on.

@@ -204,7 +204,7 @@ table(["what stands there", "share", *q_drafts], lines, f"mean beta over {len(la
 # Read the table in three steps.
 #
 # - *A column.* The shipped draft model is better at some kinds than at others. Compare `name` with
-#   `name, again`: the second could be copied, and the draft model gains little there.
+#   `name, again`: the second could be copied, and yet beta is hardly higher there.
 # - *The two bigrams.* Each is the better one in its own field and the worse one in the other.
 # - *The share.* The alpha of a text is the mean over its places. A kind with beta .9 that fills 5%
 #   of the text adds .045, and one with .6 that fills 30% adds .18.

@@ -46,10 +46,11 @@ for name in names[1:]:
 # %% [markdown]
 # ## Six planted bugs
 #
-# The *zoo* of this project collects bugs that other projects had. ("generic" above means that many
-# projects had them.) Each is planted in `nanospec/speculate.py` by changing a few words. The next
-# cell prints the words of one of them: the first line is right, and the second draws the
-# replacement from p_target at the wrong place.
+# The *zoo* of this project collects bugs, of which a quarter were found in public programs.
+# ("generic" above: a mistake that is easily made anywhere.) Each is planted in
+# `nanospec/speculate.py` by changing a few words. The next cell prints the words of one of them:
+# the first line is right, and the second takes p_target one place too early, if there is such a
+# place, for the token after the accepted ones.
 
 # %%
 for right_words, wrong_words in zoo["row-before"].edits:
@@ -89,8 +90,9 @@ table(["sampler", "off, 1 token", "off, 3 tokens"],
       "total variation from the target; below 1e-12 is rounding")
 
 # %% [markdown]
-# *Answer:* two bugs leave the first token exact. They do their harm later: in a token after an
-# accepted one, or in the next round. So walk texts of several rounds, never the first token alone.
+# *Answer:* two bugs leave the first token exact. `row-before` harms a token after an accepted one,
+# and `target-not-rolled-back` the next round. So walk texts of several rounds, never the first
+# token alone.
 #
 # ## The popular test: compare two texts
 #
@@ -210,8 +212,8 @@ table(["called wrong if", "as it ships", "target-not-rolled-back"], lines,
 #
 # `smallest_visible` turns this into a promise. It returns a distance. A sampler that is at least so
 # far off is caught in at least 99 of 100 runs, whichever tokens it writes too often or too seldom.
-# With one text it finds a number `of_one`, and with n texts of_one / sqrt(n). Solved for n: needed
-# = (of_one / off)^2.
+# For one text it returns a number `of_one`, which is above 1, more than any distance: one text is
+# never enough. For n texts it returns of_one / sqrt(n). Solved for n: needed = (of_one / off)^2.
 
 # %%
 level = 0.001                           # the threshold: one false alarm in a thousand runs
@@ -257,8 +259,8 @@ figures.two_error_rates(p_right, p_wrong, n, sizes, power, promised, off)
 #
 # A real sampler has more than 27 texts, and a long text never occurs twice, so there is nothing to
 # count. But its tokens can be judged one by one, and together they make a sharp test. It needs
-# p_target at every place and nothing else, so it can also be run on texts that another program has
-# written.
+# p_target at every place and an order of the tokens, so it can also be run on texts that another
+# program has written.
 #
 # `pick` turned a uniform number u into a token: the token whose piece of the line is hit. Now we go
 # the other way. Take the token, and choose a random point of its piece. A worked number: p_target
@@ -294,7 +296,7 @@ drawn = {"correct": torch.multinomial(p_target, 1, generator=chance)[:, 0],
 
 # %% [markdown]
 # A right sampler fills the line from 0 to 1 evenly. So we cut it into 16 equal parts, the *bins*,
-# and ask with chi-square whether all of them get alike many points.
+# and ask with chi-square whether all of them get equally many points.
 #
 # Which tokens does the bug write too often? Those that the draft model likes more than the target
 # does. In the order of the token ids they are scattered over the whole line, and each bin gains a
@@ -336,8 +338,8 @@ for which, order, score in [("correct", "q_draft - p_target", gap),
 # hits the second half of the line, and the first token never comes.
 #
 # So we let the real program write 500 texts with each kind of dice, and count. The code of the rule
-# is the same in both lines. (Dice that restart from the same seed in every round also pass a walk,
-# and so do rounding errors.)
+# is the same in both lines. (Dice that restart from the same seed in every round also pass a walk.
+# So does what float32 rounds, because the walk computes in float64.)
 
 # %%
 bad_dice = changed(zoo["residual-reuses-accept-uniform"])["Dice"]

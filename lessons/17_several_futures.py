@@ -94,8 +94,9 @@ assert abs(found[0, 0] - .4) < 1e-12 and abs(found[1, 1] - .6) < 1e-12  # child 
 # In the second table, "zip" has a residual probability of 0, so a second "zip" is a wasted try. The
 # same holds for any draft token that was rejected before. It is better to draw the second draft
 # token *without replacement*: remove the first one from q_draft, and rescale the rest so that its
-# sum is 1 again. If "zip" was drawn, [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (*Independent* means
-# that both are drawn from the same q_draft.)
+# sum is 1 again. If "zip" was drawn, [.2, .2, .5, .1] becomes [.4, .4, 0, .2]. (Where no rest is
+# left, the library draws evenly from the tokens that were not tried. *Independent* means that both
+# are drawn from the same q_draft.)
 #
 # The rule stays as it is. It only needs the distribution that each child was drawn from, and
 # `accept_one` divides by exactly that: report what you sample.
@@ -228,8 +229,9 @@ assert off < 1e-12
 
 # %% [markdown]
 # Now we use a tree of seven nodes on the real pair and look for a round that shows what a tree is
-# for: the first child of node 0 is rejected and its sibling accepted. (`TreeDrafter` numbers the
-# nodes in the order of drawing, so two of them change places.)
+# for: the first child of node 0 is rejected and its sibling accepted. (On each level `TreeDrafter`
+# draws all first children, then all second ones, and numbers them so. So nodes 4 and 5 change
+# places.)
 
 # %%
 exact, exact_draft, tokenizer = load_pair(dtype=torch.float64)

@@ -5,8 +5,8 @@
 #
 # So far a draft was judged token by token, and the first rejection ended the round. Sun et al.
 # (2024) judge the draft as a whole, which they call *block verification*. The draft is the same,
-# the target's call is the same, and the text has the same distribution. Yet on average more draft
-# tokens are accepted if there are two or more, and this lesson shows why.
+# the target's call is the same, and the text has the same distribution. Yet on average never fewer
+# draft tokens are accepted, and mostly more if there are two or more. This lesson shows why.
 #
 # We build on overlap and residual (*Why it is lossless*) and on the round (*A draft and a bonus*).
 # All numbers of this lesson are fractions, small enough to check by hand.
@@ -84,7 +84,8 @@ table(["draft", "q_draft", "p_target", "accepted token by token", "min(p_target,
 #
 #     w_0 = 1,    w_1 = min(1, w_0 ratio_1),    w_2 = min(1, w_1 ratio_2),    and so on
 #
-# w_i will be the probability that draft tokens 1 to i are all accepted.
+# w_i will be the probability that draft tokens 1 to i are all accepted, as a mean over the draft
+# tokens that may follow them.
 #
 # *Guess first:* the ratios of "A B" are 1/2 and 2. What is w_2? And for "B A", with 2 and 1/2?
 
@@ -124,7 +125,10 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], lin
 #
 # After any draft tokens 1 to i, the rule shall keep two promises:
 #
-# - (a) Tokens 1 to i are all accepted with probability w_i, by a cut there or later.
+# - (a) Tokens 1 to i are all accepted with probability w_i, by a cut there or later. This is a mean
+#   over what is drafted after them. A draft that begins with A has w_1 = 1/2: its A is accepted
+#   with w_2 = 1/4 if the other token is an A, and with 1 if it is a B, and 2/3 x 1/4 + 1/3 x 1 =
+#   1/2.
 # - (b) If they are, the next token of the text comes from p_target.
 #
 # It works as follows: after every draft token there is a coin, and one before the first, at the
@@ -158,8 +162,9 @@ table(["draft", "ratio 1", "ratio 2", "w_1", "w_2", "both, token by token"], lin
 # 7. At this cut, draw the next token from what is missing. Then y comes with brought + missing,
 #    which is what was wanted. So (a) and (b) hold after token i.
 #
-# Continue in this way to the front. There w_0 = 1, and (b) states that the text comes from
-# p_target, so the rule is lossless.
+# Continue in this way to the front. There w_0 = 1, so by (b) the first token comes from p_target.
+# If it was an accepted draft token, (b) after it says the same of the second token, and so on.
+# After a cut a new round begins. So the rule is lossless.
 #
 # The next cell computes the same steps. *Guess first:* what is the threshold of the coin at the
 # front, where w = 1?
@@ -180,7 +185,7 @@ table(["cut", "w", "wanted", "brought", "missing", "Z", "coin is flipped", "thre
 steps = lines
 
 # %% [markdown]
-# *Answer:* 1. What has not been accepted before ends there in any case.
+# *Answer:* 1. If no coin behind it has made a cut, the round ends here.
 #
 # ## The rule
 #
@@ -315,7 +320,7 @@ assert distance(walked["as a whole"], walked["methods/rules/block.py"])[1] < 1e-
 # the last line of the next cell checks.
 #
 # We walk both rules on the same two models. The tree has two children, and one more token after the
-# first of them. *Guess first:* how many ninths of a draft token does it gain?
+# first of them. *Guess first:* how many ninths of a draft token does the new rule gain?
 
 # %%
 def one_tree(rule, dice, parents=(-1, 0, 0, 1)):
@@ -344,9 +349,9 @@ assert distance(a_chain, walked["methods/rules/block.py"])[1] < 1e-12
 # ## On the pair that ships
 #
 # Finally we use drafts of eight tokens on real text. To count we need no coin, because w gives the
-# probabilities: the sum of w_1 to w_gamma is the mean number of accepted draft tokens. Since w_i
-# does not depend on what follows, drafts of eight tokens also tell about shorter drafts. Both rules
-# judge the very same drafts, those of the rounds that `speculate` plays.
+# probabilities: the sum of w_1 to w_gamma is the mean number of accepted draft tokens. w_i is
+# computed from tokens 1 to i alone, so drafts of eight tokens also tell about shorter drafts. Both
+# rules judge the very same drafts, those of the rounds that `speculate` plays.
 #
 # *Guess first:* which rule is ahead with one draft token, and which with eight?
 

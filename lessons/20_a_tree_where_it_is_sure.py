@@ -196,11 +196,10 @@ figures.confident_tree([(path, sure, word, path in chosen)
 # tokens, and it makes the call longer. So take the nodes in the order of their confidence,
 # and as many of them as give the most tokens for the time. Not drafting is one of the choices.
 #
-# EAGLE-4 sizes its trees in this way in every round. It measures the cost of whole rounds, and
-# in place of the confidence it takes how often the best node, the second best and so on were
-# accepted in earlier rounds. We make up two machines: one that writes a single text, where a token
-# more costs 2% of a call, and a full server, where 32 texts share a call that is full with 50
-# tokens.
+# This can be done anew in every round. In place of the confidence one may also take how often the
+# best node, the second best and so on were accepted in earlier rounds. We make up two machines: one
+# that writes a single text, where a token more costs 2% of a call, and a full server, where 32
+# texts share a call that takes no longer up to 50 tokens, and then longer with each.
 #
 # *Guess first:* after "import torch\nimport" a good many tokens are likely. Does the full server
 # draft there?
@@ -268,7 +267,7 @@ assert sized_off < 1e-12 and len(AsLargeAsItPays.seen) > 1
 #    confident nodes always form a tree, and what a call costs says how many of them pay.
 # 2. The confidence chooses and never judges. Nothing is drawn, so every q_draft is one-hot and the
 #    text is exact.
-# 3. Prepared tokens are good at T = 0. At T = 1, drawn ones are accepted more often.
+# 3. Chosen tokens are good at T = 0. At T = 1, drawn ones are accepted more often.
 #
 # ## Change this and run again
 #

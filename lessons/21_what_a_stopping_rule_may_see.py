@@ -285,7 +285,7 @@ assert all(stopping < 1e-12 for stopping, _ in walked.values())
 # - *No token there had 0.5.* This reason looks at q_draft and never at x, so it was known before x
 #   was drawn. Throwing x away does no harm because x was never needed.
 #
-# ## A look back
+# ## A rule that takes a token back
 #
 # A rule may throw a draft token away without meaning to. DSpark (arXiv 2607.05147) chooses how many
 # draft tokens are verified by what they bring in a second: the expected tokens of a call, times

@@ -112,8 +112,8 @@ table(["in target steps", *(f"v({m})" for m in v)], [[f"c = {c:.2f}", *(f"{v[m]:
 #    tokens per target step. So 0.15 target steps are worth 0.15 x 1.91 = 0.29 tokens.
 # 4. Since 0.42 is more than 0.29, go on.
 #
-# Step 3 is the idea: time spent on this draft is taken from the next round. The rule is called
-# *goodput*. It compares tokens per second, and so it needs c and v.
+# Step 3 is the idea: time spent on this draft is taken from the next round. Expected tokens per
+# second are called *goodput*, and so is the rule that compares them. It needs c and v.
 
 # %%
 def best_rate(alpha, c, v):
@@ -160,11 +160,12 @@ table(["each is accepted with", *(f"{n}." for n in range(1, 9)), "stops after"],
 # if it is lost it stops after 1.
 #
 # The library's rule is `Goodput`, in nanospec/methods/lengths/stopping.py. It learns the chances
-# while it runs. It sorts draft tokens into eight classes by how sure the draft model was, and
-# counts for each class how many were judged and how many accepted. (Earlier rounds may be looked
-# at.) The chance that all draft tokens are accepted is the product of their shares.
+# while it runs. It sorts draft tokens into eight classes by how sure the draft model was, and keeps
+# for each class the mean beta of those that were judged. (Earlier rounds may be looked at.) The
+# chance that all draft tokens are accepted is the product of their means.
 #
-# Its decisions are the same as ours. We compare them at every length, with three patterns.
+# From the second draft token on its decisions are ours. The first it always drafts, to learn from
+# it. We compare them at every length, with three patterns.
 
 # %%
 when = Goodput(c, v)

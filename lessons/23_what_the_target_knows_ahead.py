@@ -5,8 +5,8 @@
 #
 # The draft model so far was a second GPT that reads the whole text again. But the target has just
 # read this text, with many layers, and what it found out is available for free. So we put a small
-# network, a *head*, on top of the target and let it predict one token further. *Medusa* has several
-# such heads, which all predict at once (Cai et al. 2024).
+# network, a *head* (not one of attention's), on top of the target and let it predict one token
+# further. *Medusa* has several such heads, which all predict at once (Cai et al. 2024).
 #
 # This lesson trains three heads for some seconds, measures what they know, and drafts with them. It
 # uses beta, the acceptance at one place (*Good where it matters*), trees (*Several futures*), and
@@ -38,8 +38,8 @@ target.requires_grad_(False)                    # the target is frozen: only the
 #
 # The target is a stack of layers (`GPT.forward`, in nanospec/model.py). For each token, each layer
 # computes C numbers, the *hidden state* of the token after this layer. (Papers on drafting often
-# call them *features*.) Two more steps follow the last layer: a norm, and the *output head*, a
-# matrix that turns the C numbers into V logits.
+# call them *features*.) Two more steps follow the last layer: a *norm*, which divides the numbers
+# by their size, and the *output head*, a matrix that turns the C numbers into V logits.
 #
 # `target(..., layers=[...])` also returns the hidden states of these layers. We do the last two
 # steps by hand.
@@ -170,7 +170,7 @@ def train(model, steps):
 train(medusa, 120)
 
 # %% [markdown]
-# Now measure the heads on texts that are new to them, by beta: the mean of sum min(p_target,
+# Now measure the heads on texts that are new to them, by mean beta: the mean of sum min(p_target,
 # q_draft), the probability that a token drawn from the head would be accepted. For comparison there
 # is a draft model that knows nothing of the text and proposes the mean distribution everywhere.
 #
@@ -227,7 +227,7 @@ figures.heads(found)
 
 # %% [markdown]
 # *Answer:* reading the tokens in between helps heads 2 and 3 most, since they lacked most of what
-# they had to know: they are accepted more than twice as often, and head 1 less than that. Trained
+# they had to know: their beta more than doubles, and that of head 1 grows by less. Trained
 # far longer, a draft model that reads the whole text is accepted more than twice as often as
 # Medusa's first head, at every token. So yes: with the tokens in between, the target's hidden
 # states are enough to draft from. The lessons after this one build on that.
@@ -241,8 +241,8 @@ figures.heads(found)
 # Take several guesses of each head. This makes a tree: every guess of head 1 is followed by guesses
 # of head 2, and these are the same tokens everywhere, because head 2 does not know what head 1
 # predicted. Nothing is drawn, and a draft token x that was not drawn is accepted with probability
-# p_target(x). So for each head we measure how likely the target finds its best token, its second
-# best, and so on.
+# p_target(x). So for each head we measure the probability that the target gives to the head's best
+# token, to its second best, and so on.
 #
 # *Guess first:* is head 1's second-best token more often right than head 3's best?
 

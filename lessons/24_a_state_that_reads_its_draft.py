@@ -65,8 +65,8 @@ V, C, last, width = target.config.vocab_size, target.config.channels, target.con
 
 # %% [markdown]
 # The library has the same network as `MLPSpeculator` (nanospec/methods/draft_models/mlp.py). We
-# give both the same weights, let both draft four tokens after one text, and compare the logits. For
-# step k + 1 at place i, `whole_texts` reads token i + k.
+# give both the same weights, let both read four tokens of one text, step by step, and compare the
+# logits. For step k + 1 at place i, `whole_texts` reads token i + k.
 
 # %%
 library, by_hand = new_speculator(target, width), Speculator(V, C, width)      # in kit.py
@@ -121,10 +121,10 @@ table(["draft token", "1st", "2nd", "3rd", "4th"],
 figures.the_state(betas)
 
 # %% [markdown]
-# *Answer:* nearly as good as at first. The state hardly falls. It has read every draft token
-# before its place, so each step is as easy as the first. What it slowly loses is the hidden states,
-# which get older: without them the first draft token loses most, and the later ones less. The GPT
-# was trained far longer, so look at the slopes here and not at the heights.
+# *Answer:* nearly as good as at first. The state's beta hardly falls, because it has read every
+# draft token before its place. Only the hidden states get older. The line with zeros shows what
+# they are worth: most for the first draft token, and less for the later ones. The GPT was trained
+# far longer, so look at the slopes here and not at the heights.
 #
 # ## What a step costs
 #
@@ -183,7 +183,7 @@ points = {name: (c[name], alphas[name], *best_speed(alphas[name], c[name])) for 
 for percent in range(100):                              # how good would the state have to be?
     gamma, speed = best_speed(percent / 100, c["the state"])
     if speed >= points["the draft GPT"][3]:
-        points["the state, to tie with it"] = c["the state"], percent / 100, gamma, speed
+        points["the state, to be as fast"] = c["the state"], percent / 100, gamma, speed
         break
 table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
       [[name, f"{cost:.3f}", f"{alpha:.2f}", gamma, f"{speed:.2f}"]
@@ -191,7 +191,7 @@ table(["draft model", "c", "alpha", "best gamma", "speed-up by the formula"],
 quiet.tell("c was 0.10 for the draft GPT (one core of an Intel Xeon)")
 
 # %% [markdown]
-# Read the last line: with this alpha the state would be as fast as the GPT, although it accepts
+# Read the last line: with this alpha the state would be as fast as the GPT, although it is accepted
 # less often. After a few seconds of training it is far below that alpha.
 #
 # ## Three things to know

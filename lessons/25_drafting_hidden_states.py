@@ -88,8 +88,8 @@ print(f"{tokens.numel():,} tokens to train on, {held.numel():,} to judge by")
 # "Hidden state" means here what the output head reads, so after the last norm.
 #
 # We judge both on held-out text. *Explained* is 1 - squared error / squared distance from the mean.
-# alpha is the mean of sum min(p_target, q_draft) over all places. (One of these sums is what the
-# last two lessons called beta.) Here q_draft is the target's output head applied to the prediction.
+# alpha is the mean of sum min(p_target, q_draft) over all places. (The last two lessons called it
+# mean beta.) Here q_draft is the target's output head applied to the prediction.
 #
 # *Guess first:* how much better is the second?
 

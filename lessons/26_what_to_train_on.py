@@ -5,8 +5,8 @@
 #
 # *Good where it matters* measured a draft model that already existed. Now we want to make a better
 # one. At each place, a draft token is accepted with probability sum min(p_target, q_draft). Earlier
-# lessons called this beta, and alpha the mean of beta over many places. Here we look at one place
-# at a time, where the two are the same number, and write alpha.
+# lessons called this beta. Its mean, over places or over students, is alpha, and alpha is what we
+# measure here.
 #
 # A small model, the student, learns from a big one, the target. This is called *distillation*
 # (DistillSpec, arXiv 2310.08461). Should the student see tokens or probabilities, and after which
@@ -35,8 +35,8 @@ torch.set_num_threads(1)                                    # nothing is timed h
 # ## Tokens or probabilities?
 #
 # A language model is usually trained on tokens: "range" stands here, so make "range" likelier. That
-# is *cross-entropy*. But the draft model has a teacher: the target gives a probability to every
-# token at every place. Take four tokens:
+# is cross-entropy with a single token as the label. But the draft model has a teacher: the target
+# gives a probability to every token at every place. Take four tokens:
 #
 # | token               | range | items | zip | def |
 # |---------------------|-------|-------|-----|-----|
@@ -142,8 +142,9 @@ assert accepted[2] == 0 and max(abs(a - b) for a, b in zip(in_text, p_first.toli
 #
 # Our student looks at the last two tokens and at nothing else (`Student`, in student.py). It learns
 # code, and then docstrings come in, four texts at a time. (The table's first column and its last
-# are of code that it has learned from.) We measure alpha on each batch before anything is learned
-# from it.
+# are of code that it has learned from.) To save time we play no rounds: at every place of a text
+# the student drafts one token, and a coin judges it. We measure alpha on each batch before anything
+# is learned from it.
 #
 # *Guess first:* how much of what is lost does training on the rejected places bring back, and what
 # becomes of the code?
@@ -192,10 +193,11 @@ assert drift["trained on what was rejected"][2] > drift["as it was"][2] + .03
 figures.what_to_train_on(drift["as it was"][0], fallen)
 
 # %% [markdown]
-# *Answer:* a part of it, after eighty texts, and the code loses more than that. A server could mix
-# old text in, or keep a draft model for each kind. It is safe to try: a worse draft model costs
-# speed and is seen in alpha, and the text is the target's all the time. That is also the reason to
-# watch alpha: the text does not tell that it has drifted.
+# *Answer:* a part of it, after eighty texts. On code the student then loses more than it has won
+# back on docstrings. A server could mix old text in, or keep a draft model for each kind. It is
+# safe to try: a worse draft model costs speed and is seen in alpha, and the text is the target's
+# all the time. That is also the reason to watch alpha: the text does not tell that acceptance has
+# drifted.
 #
 # ## Three things to know
 #

@@ -31,8 +31,8 @@ from nanospec.theory import expected_tokens
 # ## Eight people, six steps
 #
 # The library's `Server` (nanospec/serving/server.py) does what this lesson explains. A request is
-# handed in with `submit`. A *step* is one draft and one target call for all rows. Before its first
-# one, the target reads a request's prompt.
+# handed in with `submit`. A *step* of the server is one round for all rows: one draft and one
+# target call. Before a request's first step, the target reads its prompt.
 #
 # *Guess first:* after six steps, does everyone have the same number of tokens? Gamma is 4.
 
@@ -92,8 +92,8 @@ def ragged_round(texts, drafts):
 # the other way round. Before the second round we write rubbish into all stale slots, those above
 # the committed text.
 #
-# A call begins at slot length - 1, because the last token of a text was never read. It fills gamma
-# + 1 = 4 slots.
+# The last token of a text has not been read yet. So the cache of a text of n tokens has a `length`
+# of n - 1, and the next call fills slots n - 1 to n + 2, gamma + 1 = 4 of them.
 #
 # *Guess first:* after the first round, which slots of row 1 are stale?
 
@@ -106,13 +106,14 @@ for round_number, good in enumerate((0, 1)):                    # good: the row 
         drafts.append(future if b == good else [(future[0] + 1) % 5, 0, 0])
     accepted = ragged_round(texts, drafts)
     for b in range(2):
-        first, length = before[b] - 1, len(texts[b])
-        stale = list(range(length - 1, first + 4))
+        first, after = before[b] - 1, len(texts[b])
+        stale = list(range(after - 1, first + 4))
         slots.append([round_number + 1, b, before[b], f"{first} to {first + 3}", accepted[b],
-                      length, " ".join(map(str, stale)) or "none"])
+                      after, " ".join(map(str, stale)) or "none"])
         for part in (*cache.k, *cache.v):
-            part[b, length - 1:] = 1e9                          # rubbish
-table(["round", "row", "length before", "slots written", "accepted", "length", "stale"], slots)
+            part[b, after - 1:] = 1e9                           # rubbish
+table(["round", "row", "tokens before", "slots written", "accepted", "tokens after", "stale"],
+      slots)
 assert all(text == ids + new[:len(text) - len(ids)]             # each is what it writes alone
            for text, ids, new in zip(texts, prompts, alone))
 
@@ -271,7 +272,8 @@ assert written["among three"] == written["alone"] == written["by speculate"]
 # in one call, all others would wait for it.
 #
 # So it is read in *pieces* of 64 tokens, one before each round of the rows that write, and in a
-# cache of its own. When it has been read, it gets a row of the batch.
+# cache of its own. When it has been read, it gets a row of the batch. If no row is free, one prompt
+# is read ahead, for the next row that becomes free.
 #
 # Why is it not read in the rounds of the others? A call is a rectangle. Beside a piece of 64
 # tokens, every row would be 64 tokens wide, and the padding would be computed and thrown away.
@@ -279,7 +281,7 @@ assert written["among three"] == written["alone"] == written["by speculate"]
 # Consider a server with room for two. A has a short prompt, B has one of 80 tokens, and C must
 # wait.
 #
-# *Guess first:* how many steps does B read? And does A wait in the meantime?
+# *Guess first:* for how many steps does B read? And does A wait in the meantime?
 
 # %%
 server = Server(target, ModelDrafter(helper, 3), rows=2)
@@ -314,8 +316,8 @@ for request in requests.values():           # each has written what it writes al
         target, ModelDrafter(helper, 3), request.ids, request.max_new_tokens, seed=request.seed))
 
 # %% [markdown]
-# *Answer:* two, for its prompt comes in two pieces. In the second one it already writes. A does not
-# wait.
+# *Answer:* two, for its prompt comes in two pieces. In the second of these steps it also writes. A
+# does not wait.
 #
 # The number after *reads* counts the tokens of the prompt that are read in this step. The last
 # token of a prompt is read only in the first round, as the first token of that call, and is not

@@ -91,7 +91,8 @@ table(["rows", "tokens of a row", "tokens in the call", "ms by the roofline", "m
 #     (1 + alpha + ... + alpha^gamma) / (gamma c + v(gamma + 1))
 #
 # c is the time of a draft step and v(m) that of a target call on m tokens of every text, both in
-# target steps. All three calls now have B rows, so c and v depend on B.
+# target steps. The draft step, the target's call and the target step now all have B rows, so c and
+# v depend on B.
 #
 # We also measure the gain, with real steps and real rounds of B texts, using the parts of the
 # library: `Text` holds the tokens of B texts, `prefill` lets the target read them, and `plain_step`
@@ -142,8 +143,8 @@ for rows in counts:
     for gamma in gammas:
         done, seconds = timed(rounds_of_many(starts[:rows], gamma))
         betas, lengths = [], []
-        for draft_model_of, p_target, _, accepted, _ in done:
-            beta = acceptance(p_target[:, :-1], draft_model_of.q_draft[:, 1:])        # (B, gamma)
+        for draft, p_target, _, accepted, _ in done:
+            beta = acceptance(p_target[:, :-1], draft.q_draft[:, 1:])       # (B, gamma)
             betas.append(beta[torch.arange(gamma) <= accepted[:, None]])
             lengths.append(accepted + 1.0)
         alpha, tokens = torch.cat(betas).mean().item(), torch.cat(lengths).mean().item()
@@ -164,7 +165,7 @@ table(["rows", "gamma", "alpha", "c", "v(gamma + 1)", "tokens a round", "predict
 #
 # A server should therefore choose gamma before every round. It knows how many texts there are, how
 # often draft tokens were accepted so far, and what rounds cost on this machine. The number to
-# maximise is called *goodput*: expected tokens per second.
+# maximise is the goodput (*When to stop*): expected tokens per second.
 #
 # `ByLoad` in nanospec/methods/lengths/by_load.py does this. We give it our times and look at its
 # choices.

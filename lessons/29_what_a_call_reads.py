@@ -65,7 +65,8 @@ class Experts(nn.Module):
 # %% [markdown]
 # The tokens are those of held-out code, and the layer reads the target's hidden states from the
 # middle of its layers. Their mean is subtracted, and all are scaled to the same length. (Our router
-# is random and was not trained, but like tokens still get like experts.)
+# is random and was not trained, but similar tokens still get similar experts. By chance, a token
+# misses a given expert with 1 - 4/32, and m tokens miss it with (1 - 4/32)^m.)
 #
 # *Guess first:* one token loads 4 experts of 32. How many do five tokens of one text load?
 
@@ -96,8 +97,8 @@ assert loaded[1] == CHOSEN < loaded[2] < loaded[5]
 #
 # Let what all tokens share (attention, norms, the router) be as large as four experts. Then a call
 # on one token reads 4 + 4, and a call on m tokens reads 4 + the experts loaded. While reading takes
-# the time, v(m) is the second divided by the first: v(5) = (4 + 13.9) / 8 = 2.2. A dense model has
-# v(m) = 1.
+# the time, v(m) is the second divided by the first: v(5) = (4 + 13.9) / 8 = 2.2. There a
+# dense model has v(m) = 1.
 #
 # And with many texts in the batch? Sixty-four texts load nearly all experts in plain decoding, too.
 # Then draft tokens load nothing new.
@@ -126,7 +127,7 @@ assert best_of["experts, texts: 1"] < best_of["experts, texts: 64"] <= best_of["
 
 # %% [markdown]
 # *Answer:* 2.31 in the dense model, and 1.22 in this one. With one text every draft token brings
-# experts of its own, so a short draft is the best, and it gains little. With many texts the experts
+# new experts, so a short draft is the best, and it gains little. With many texts the experts
 # are read anyway, and with 64 of them the whole gain is back. (The table counts reading only. In a
 # still larger batch, multiplying ends the gain.)
 #

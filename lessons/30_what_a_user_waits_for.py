@@ -132,8 +132,9 @@ assert found["often", 4][0] > found["often", 0][0] and found["often", 4][2] > fo
 #
 # When does the guess come true? The draft must be accepted as a whole, which has probability
 # alpha^gamma, and the bonus token must be the guessed one. At T = 0 that is as likely as one more
-# acceptance, so we take alpha^(gamma + 1); at T = 1 it is less likely. Then the next round takes
-# only the call, or the gamma + 1 draft steps beside it if these take longer.
+# acceptance, so we take alpha^(gamma + 1); at T = 1 it is less likely. If the
+# guess comes true, the next round takes only the call, or the gamma + 1 draft steps beside it if
+# these take longer.
 #
 # *Guess first:* for which draft model does this pay most, a cheap one or an expensive one?
 
@@ -154,8 +155,9 @@ figures.what_a_user_waits_for(found, gains)
 # and with a large gamma it seldom does.
 #
 # The picture's left panel has the column *per token*, and the right panel this last table. The
-# middle one shows the last three lines of the first table. Of its bars, only those of the
-# throughput should be above 1. Gamma 4 has three on the wrong side, and gamma 1 has one, the pause.
+# middle one shows the last three lines of the first table, divided by plain decoding. Above 1 is
+# good for the throughput, and bad for the other bars. Gamma 4 has three on the wrong side, and
+# gamma 1 has one, the pause.
 #
 # Is it exact? The draft tokens of the next round were drawn from q_draft after a text that had not
 # been written yet. They are used only if that very text is written. The coins of the round do not

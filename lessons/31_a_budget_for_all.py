@@ -35,8 +35,9 @@ from nanospec.text import Text, prefill
 #     survival of the k-th = chance of the 1st x chance of the 2nd x ... x chance of the k-th
 #
 # The chance of one draft token is estimated from the past: how often were draft tokens accepted
-# when the draft model was equally sure? All texts draft, and then the target verifies the K draft
-# tokens with the greatest survival.
+# where the draft model's greatest probability was the same? (That is known before the token is
+# drawn.) All texts draft, and then the target verifies the K draft tokens with the greatest
+# survival.
 #
 # *Guess first:* in the next cell, K is 6 for three texts. How many does each of them get?
 
@@ -69,8 +70,8 @@ print(f"\naccepted on average: {two_each:.2f} with two for each text, "
 #
 # 1. Along a text, survival falls. So the K places can be found one by one: each time, look at the
 #    next place of every text, and take the one with the greatest survival.
-# 2. It is therefore decided that a place gets a draft token *before* that token is drawn. The
-#    decision looks at draft tokens that were taken earlier, and at no coin.
+# 2. So whether a place gets a draft token is decided without a look at that token, as if it were
+#    drawn afterwards. The decision looks at draft tokens that were taken earlier, and at no coin.
 # 3. This is a stopping rule as in *What a stopping rule may see*. Whatever it decides, the token at
 #    this place has the distribution p_target.
 #

@@ -163,14 +163,14 @@ for what, found in ("drawn", drawn_of), ("the likeliest", likeliest_of):
 assert all(line == sorted(line, reverse=True) for line in drawn_of.values())
 
 # %% [markdown]
-# *Answer:* about two times of three at the second place, and one time of four at the sixth. Drawn,
-# the first draft token is always accepted. Then beta falls, and faster in a warmer text. At T = 1
-# the futures part at once, and the marginal is a mean of many continuations. At T = 0 there is only
-# one future, and a perfect block drafter would always be right. So block drafters are at their best
-# where texts are easy to foresee.
+# *Answer:* about two times of three at the second place, and one time of four at the sixth. If
+# tokens are drawn from it, the first one is always accepted. Then beta falls, and faster in a
+# warmer text. At T = 1 the futures part at once, and the marginal is a mean of many continuations.
+# At T = 0 there is only one future, and a perfect block drafter would always be right. So block
+# drafters are at their best where texts are easy to foresee.
 #
 # The likeliest token is worse at the first places and falls less. At T = 0.4 it has nearly caught
-# up in the end. The marginal is therefore not the best distribution for acceptance. Suppose that
+# up in the end. Yet the marginal is not always the best distribution for acceptance. Suppose that
 # the target answers "of course" nine times of ten. At the second place the marginal [.9, .1] is
 # accepted with .9 x .9 + .1 x .1 = .82, and [1, 0] with .9. A loss that aims at acceptance (*Which
 # loss*) finds such distributions. But none of them knows which way the text went.
@@ -237,9 +237,9 @@ table(["gamma", *range(1, PLACES + 1)],
       "times as fast as plain decoding, by the formula")
 
 # %% [markdown]
-# Compare the best gamma of each line. But these are the lines of a *perfect* drafter: a trained one
-# does not know the target's own distribution at the first place. docs/results/ has what a real one
-# reached here.
+# Compare the best gamma of each line. But the first two lines are of a *perfect* drafter: a trained
+# one does not know the target's own distribution at the first place. docs/results/ has what a real
+# one reached here.
 #
 # In the library, these are `DFlash` and `DSpark` in nanospec/methods/draft_models/dflash.py. All
 # places of a block attend to each other and to the target's hidden states of the text before it.

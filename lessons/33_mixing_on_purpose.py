@@ -70,9 +70,9 @@ for x in range(4):
 table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], lines)
 
 # %% [markdown]
-# *Answer:* the token that barely passes does the greatest harm. One that does not pass is replaced
-# from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1 -
-# p_target(x) is 0 and the rule is exact.)
+# *Answer:* the least likely token that passes does the greatest harm. One that does not pass is
+# replaced from p_target, and nothing is lost. (At temperature 0, p_target is 1 for one token, so 1
+# - p_target(x) is 0 and the rule is exact.)
 #
 # The text depends on what happens to be drafted: a different draft model gives a different text.
 #
@@ -90,10 +90,10 @@ table(["draft token", "p_target of it", f"passes {bar:.2f}", "off by"], lines)
 # Lenience is from Leviathan et al. 2022. The relaxed rule is TensorRT-LLM's, for what a model
 # thinks before it answers. The forgiving one is FLy (2511.22972), proposed for vLLM.
 #
-# Published prices are scores of tasks, which take days to measure and depend on the task. In tables
-# of three tokens the price is a number: the total variation of the text from the target's, with all
-# paths walked. And it has a measure beside it, the target cut off by top-k or top-p with the exact
-# rule, which is not the target at T = 1 either.
+# The price of such a rule is how far its text is from the target's. Papers give it as scores of
+# tasks, which take days to measure. In tables of three tokens it is a total variation, with all
+# paths walked. For comparison there are two exact rules for another target, cut off by top-k or
+# top-p.
 #
 # *Guess first:* for which of them does the price depend on the draft model?
 
@@ -140,9 +140,9 @@ for name, (good, bad) in prices.items():
 #
 # A cascade asks at every place whether the draft model may write or the target must. The rule that
 # decides is called a deferral rule (Narasimhan et al. 2024). The simplest one is Chow's: where the
-# draft model's best token has less than 1 - a, the target writes. At any other place the draft
-# model writes, and the target is not asked. So every place has a new distribution, the *mixture*
-# pi, which is either q_draft or p_target.
+# draft model's best token has less than 1 - a, the target writes (a is a number that we choose). At
+# any other place the draft model writes. So every place has a new distribution, the *mixture* pi,
+# which is either q_draft or p_target.
 #
 # *Guess first:* at the three places of the next cell, with a = 0.3, which model writes where?
 
@@ -253,7 +253,8 @@ table(["text from", "right", "accepted"],
 # %% [markdown]
 # Nothing is free here: rules for a whole place (chow, diff, opt) buy acceptance with quality. Rules
 # for every token (v1, v3) look better than the target itself, since they are right more often. But
-# so is plain top-p, and that is exact for the distribution it states. Both forbid unlikely tokens.
+# so is plain top-p, and that is exact for the distribution it states. Both make unlikely tokens
+# rarer.
 # Comparing a cascade at T = 1 with the target at T = 1 mistakes this effect for a gain.
 #
 # *Guess first:* is there a line that beats "the target, top-p 0.9" in both columns?
@@ -275,7 +276,8 @@ figures.mixing_on_purpose(chosen, cuts)
 # %% [markdown]
 # *Answer:* with the pair in the clone, none. The rule that comes nearest decides token by token:
 # with v3 and a = 0.9 the text is right .527 of the time, where top-p has .531, and .69 of the draft
-# tokens are accepted instead of .62. Hardly less often right, then, and a little faster.
+# tokens are accepted instead of .62. But a cascade has no bonus token. Up to gamma 3 its rounds
+# bring fewer tokens than those of top-p, and at gamma 4 only a few more.
 #
 # ## Three things to know
 #

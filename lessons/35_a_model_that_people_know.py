@@ -66,14 +66,15 @@ table(["pair", "target", "draft model", "c", *(f"v({m})" for m in costs.v)], lin
       "parameters of both, and what a draft step and a call on m tokens cost, in plain steps")
 
 # %% [markdown]
-# *Answer:* c is roughly the share of the draft model's weights, because the time of a step goes
-# into reading weights. To start a small operation takes time, too, and a large target hardly feels
-# it. On a quiet AMD core, SmolLM2 in bfloat16 had a v(5) of .98, and in float16 of 1.48, so v(m)
-# depends less on the model than on how the weights are kept. There are two reasons why v(5) can be
-# 1. A good one: reading takes all the time, and five tokens need the same weights as one. A bad
-# one: the product for one token is badly made, and takes as long as that for five. In bfloat16 it
-# was the bad one, for a step took 30.3 ms there and 20.2 in float16. A slow baseline flatters. (On
-# a machine that others use at the same time, single figures may be far off.)
+# *Answer:* neither by itself. c is roughly the draft model's weights divided by the target's,
+# because the time of a step goes into reading weights. To start a small operation takes time, too,
+# and a large target hardly feels it. On a quiet AMD core, SmolLM2 in bfloat16 had a v(5) of .98,
+# and in float16 of 1.48, so v(m) depends less on the model than on how the weights are kept. A
+# v(5) of 1 can have two reasons. A good one: reading takes all the time, and five tokens need the
+# same weights as one. A bad one: the product for one token is badly made, and takes as long as that
+# for five. In bfloat16 it was the bad one, for a step took 30.3 ms there and 20.2 in float16. A
+# slow baseline flatters. (On a machine that others use at the same time, single figures may be far
+# off.)
 #
 # ## What is easy to foresee
 #
@@ -112,10 +113,10 @@ figures.a_model_that_people_know(betas, {
 # least in the story.
 #
 # The last column counts the tokens up to the first one in which the two answers differ. In exact
-# arithmetic they never would. If the first line above says bfloat16, a number has 8 bits here, and
-# a call on five tokens adds in a different order than a call on nine, so a near tie may fall either
-# way. If it says float16, only the weights are rounded, and the arithmetic is that of float32: the
-# answers agree.
+# arithmetic they never would. If the first line above says bfloat16, a number keeps 8 binary digits
+# here, and a call on five tokens adds in a different order than a call on nine, so a near tie may
+# fall either way. If it says float16, only the weights are rounded, and the arithmetic is that of
+# float32: the answers agree.
 #
 # A language model finds some words easy and others hard. The end of a phrase, a full stop, or the
 # second half of a name is easy, and a small model foresees it. The first word of a new thought is

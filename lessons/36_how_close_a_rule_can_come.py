@@ -170,15 +170,18 @@ assert off < 1e-12
 # **Proof.**
 #
 # 1. No lossless rule accepts more than the overlap, 1 - TV (claim 1).
-# 2. Write g = -log E. Then E is a waiting time, of mean 1, and the token with the least E / p is
-#    drawn. Both models draw x if E(y) is at least E(x) max(p(y) / p(x), q(y) / q(x)) for all y.
-# 3. That has probability 1 / (the sum of these maxima over y).
+# 2. Write g = -log E, so E = -log u. Then E > t has probability exp(-t), and the token with the
+#    least E / p is drawn. Both models draw x if E(y) is at least E(x) m(y) for all other y, where
+#    m(y) = max(p(y) / p(x), q(y) / q(x)).
+# 3. If E(x) = t, that has probability exp(-t (sum of m(y) over the other y)). E(x) has the density
+#    exp(-t), and m(x) = 1, so the integral over t is 1 / (sum of all m(y)).
 # 4. Each maximum is at most max(p(y), q(y)) / min(p(x), q(x)), and sum max(p, q) is 1 + TV. So x is
 #    drawn by both with at least min(p(x), q(x)) / (1 + TV).
 # 5. Added up over x: (1 - TV) / (1 + TV).
 #
-# Step 3 is a formula, `agreement`. For comparison: both draw with the same single uniform, as our
-# dice do; and the draft model draws for itself, so that they agree with sum p q.
+# Step 3 is a formula, `agreement`. There are two others for comparison. In one, both models turn
+# the same single uniform into a token, as `pick` does. In the other, the draft model draws for
+# itself, so that they agree with sum p q.
 #
 # *Guess first:* where the overlap is .84, how much is accepted with the same noise, and how much if
 # the draft model draws for itself?
@@ -211,9 +214,9 @@ assert bool(((1 - tv) / (1 + tv) < pairwise + 1e-9).all() and (pairwise < 1 - tv
 
 # %% [markdown]
 # *Answer:* .825, and .35. One seed for one text costs little, if both models draw with the same
-# noise. A single uniform is not enough: where it falls depends on the probabilities of all tokens
-# before it in the vocabulary, so one difference there moves all the others (.200 for the bad draft
-# model, less than the .230 of one that draws for itself).
+# noise. A single uniform is not enough: which token it draws depends on the probabilities of all
+# tokens before that one in the vocabulary, so one difference there moves all the others (.200 for
+# the bad draft model, less than the .230 of one that draws for itself).
 #
 # ## A draft of several tokens
 #

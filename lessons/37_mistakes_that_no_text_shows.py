@@ -133,7 +133,7 @@ assert gaps["one place off"][1] > 1e-3 and min(found[2] for found in list(gaps.v
 # *Answer:* the text shows neither of them. Token by token shows the first, and after some rounds
 # shows both.
 #
-# The text shows neither mistake. What the first one costs is acceptance. We train the speculator
+# What the first mistake costs is acceptance. We train the speculator
 # for a few seconds and measure beta, with the right hidden states and with those one place off:
 
 # %%
@@ -207,8 +207,8 @@ figures.what_shows_a_mistake(gaps)
 
 # %% [markdown]
 # *Answer:* no. With 2, accepted draft tokens stay in the cache as predictions, and the text is
-# exact again. The layer attends to slots that hold something it was not trained on. A real server
-# had this bug, too: vLLM, issue 14649.
+# exact here, too. The layer attends to slots that hold something it was not trained on. A real
+# server had this bug, too: vLLM, issue 14649.
 #
 # ## Three things to know
 #

@@ -52,8 +52,8 @@ STEPS, V = 5, target.config.vocab_size
 #
 # 1. y = carry z + embedding of x, as in the MLP speculator.
 # 2. A query, made from y, is compared with all keys *that the layer has kept anyway*.
-# 3. y = y + answer: a matrix times the values, weighted by the match of the query with the keys,
-#    which is new.
+# 3. y = y + answer. The answer is a matrix times the mean of the values, weighted by attention.
+#    Steps 2 and 3 are new.
 # 4. z = silu(norm y). The output head turns z into logits.
 #
 # In other words, a draft token asks the text a question. It adds no key and no value of its own,
@@ -97,8 +97,7 @@ keys, values = kept_of(ids)
 print(f"\n{length} tokens, and for each a key and a value of {keys.shape[-1]} numbers")
 
 # %% [markdown]
-# Now we read a draft token by hand. `first` is the place of the text's last token, where the text
-# ends.
+# Now we read a draft token by hand.
 
 # %%
 @torch.no_grad()
@@ -146,7 +145,7 @@ def state_at(tokens, place):
 
 # %% [markdown]
 # The library evaluates all places at once with `whole_texts(model, tokens, before, steps)`. We let
-# the text end in the middle and draft the true tokens after it.
+# the text end in the middle, at the place `first`, and draft the true tokens after it.
 
 # %%
 first, gap = length // 2, 0.0
@@ -259,7 +258,7 @@ assert min(lost[True][1:]) > 0 and max(map(abs, (lost[True][0], lost[False][0]))
 # The reader calls `start` for the first draft token and `step` for each of the others. EAGLE would
 # pay for `start` at every token.
 #
-# *Guess first:* in target steps, what does each cost?
+# *Guess first:* what do four draft tokens cost, compared with four of the draft GPT?
 
 # %%
 quiet = Quiet(lambda: step_seconds(target, repeats=3))

@@ -10,9 +10,9 @@
 # - The *middle* model verifies that draft, and what it has written is the draft for the target.
 # - The *target* verifies this draft, as usual.
 #
-# This is called a stack, or a cascade of drafts (Chen et al. 2023; TriForce, Sun et al. 2024). The
-# lesson uses *Accept or replace*, *Report what you sample*, the formula of *How fast*, and the
-# copies of *Copying from the past*.
+# This is called a stack; in some papers a cascade of drafts, which is not the cascade of *Mixing on
+# purpose* (Chen et al. 2023; TriForce, Sun et al. 2024). The lesson uses *Accept or replace*,
+# *Report what you sample*, the formula of *How fast*, and the copies of *Copying from the past*.
 
 # %%
 from functools import lru_cache

@@ -61,8 +61,8 @@ print(f"\n{len(layer)} tensors here, {count} there")
 
 # %% [markdown]
 # *Answer:* nine. Three matrices of attention are one here, and two of the MLP, which makes fewer
-# and larger calls. The numbers of a matrix stay in their order. This is only a matter of names, and
-# no number changes.
+# and larger products. The numbers of a matrix stay in their order. This is only a matter of names,
+# and no number changes.
 #
 # ## The same numbers?
 #
@@ -189,7 +189,8 @@ room.cleanup()
 #    names can read it.
 # 2. The same weights give the same logits up to rounding, in any program, and this is the first
 #    thing to check.
-# 3. At temperature 0 and with the same gamma, every correct program has the same rounds.
+# 3. At temperature 0, with the same two models and the same gamma, correct programs have the same
+#    rounds, but for the last one and for rounding.
 #
 # ## Change this and run again
 #

@@ -41,9 +41,8 @@ V = target.config.vocab_size
 #
 # Let the text be a list of numbers, `[3, 14, 1]`. An automaton reads it character by character:
 #
-#     state 0  --[-->  1  --digit-->  2  --]-->  4, the end
-#                      ^              |
-#                      +--blank-- 3 <-,          and a digit leads from 2 to 2
+#     0  --"["-->  1  --digit-->  2  --"]"-->  4, the end
+#     2  --digit-->  2        2  --","-->  3        3  --blank-->  1
 #
 # But the model does not write characters. A token may follow if the automaton can go through all of
 # its characters, one after the other. The state in which it arrives is the state after the token.
@@ -220,9 +219,9 @@ assert max(library_off.values()) < 1e-12
 #
 # A *penalty* makes a token that the text already has less likely. The *frequency penalty* takes
 # something from a token's logit for each time that the text has it, the *presence penalty* once,
-# and the *repetition penalty* divides the logit. So p_target depends on how often each token came
-# before. As with a grammar, "before" is something else at each node of a draft (a node is a place
-# in it): the text, and the draft tokens up to this one.
+# and the *repetition penalty* divides a logit above 0 and multiplies one below. So p_target depends
+# on how often each token came before. As with a grammar, "before" is something else at each node of
+# a draft (a node is a place in it): the text, and the draft tokens up to this one.
 #
 # We write the frequency penalty by hand. For every node the tokens are counted anew, along its own
 # path. That is slow, but no counter is kept that would have to be rolled back.
@@ -449,10 +448,10 @@ table(["draft model", "tokens per target call", "draft model's calls per token"]
 
 # %% [markdown]
 # *Answer:* more of the GPT's calls are left than one might hope. Before it can draft what follows a
-# forced piece it has to read the piece, which takes one call, however long the piece is. Without a
-# forced token a round has four calls. The target is called less often, too, because a draft goes on
-# for as long as its tokens are forced. `prefix`, which reads the target's hidden states, gains
-# most, since now it knows the grammar.
+# forced piece it has to read the piece, which takes one call, however long the piece is (see the
+# last column). A round without a forced token still takes four calls. The target is called less
+# often, too, because a draft goes on for as long as its tokens are forced. `prefix`, which reads
+# the target's hidden states, gains most, since now it knows the grammar.
 #
 # ## Which distribution is it?
 #
@@ -511,7 +510,7 @@ figures.what_the_text_may_be(alpha)
 # 1. Let `DRAFT_MODEL = TARGET` in the small example. Which of the two mistakes is still seen?
 # 2. Draft without a mask in the small example: `DRAFT_MODEL(torch.tensor([text + drafted]))[0, -1]`
 #    and `.softmax(-1)` in `constrained_rounds`, with `NEW = 3`. Which of the three lines are exact?
-# 3. Give the record a name that is nearly free: `"[^"\n]+"`. Does alpha come closer to that of free
-#    text, at both temperatures?
+# 3. Give the record a name that is nearly free: `"[^"\n]+"`. At T = 1, does alpha come closer to
+#    that of free text?
 #
 # The answers are in the file of the same name in `lessons/answers/`.

@@ -80,7 +80,7 @@ figures.another_vocabulary({
 # four ways to write a draft token and to report a q:
 #
 # 1. Draw among the shared tokens alone, and report their probabilities *over their sum*.
-# 2. Draw among them, and report what the draft model thinks of each, x included.
+# 2. Draw among them, and report the draft model's own probabilities, not divided by their sum.
 # 3. Draw among all, write `a` for x, and report what the draft model thinks of each token.
 # 4. Draw among all, write `a` for x, and report for `a` the sum of both.
 #
@@ -138,8 +138,8 @@ assert [tv < 1e-12 for tv in off.values()] == [True, False, False, True]
 # %% [markdown]
 # *Answer:* the first and the last are exact. It is the old rule once more: what is reported must be
 # what was drawn from. In the second line the reported numbers add up to less than 1. The coin then
-# accepts too often, and the residual has too much of every token that was drafted. In the third,
-# `a` comes out more often than reported.
+# accepts too often, and the residual has too much of every token that may be drafted. In the third,
+# `a` is drafted more often than reported.
 #
 # `OtherTokenizer` is the first way, and it cannot make the mistakes of the other two. It answers as
 # a language model over the target's tokens, with a logit of -infinity for what is not shared. The
@@ -265,8 +265,8 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
 #
 # A cut can also fall in the wrong place. The text may end in the middle of one of the draft model's
 # tokens, and the draft in the middle of one of the target's. The last draft token is then the
-# beginning of a token, which the target would not have written. Tokens that are committed are never
-# cut again.
+# beginning of a token, which the target would not have written. The target's own tokens, once
+# committed, are never cut again.
 #
 # ## A real stranger
 #

@@ -4,9 +4,10 @@
 # **What should a draft model make small while it learns?**
 #
 # A *loss* is a number that tells how wrong a model is, and training makes it small. A draft token
-# is accepted with probability alpha = sum min(p_target, q_draft), which is 1 - total variation. So
-# total variation is what we pay for. Is it also what a draft model should be trained with? As in
-# *What to train on*, a small model, the *student*, learns from the target's probabilities.
+# is accepted with probability sum min(p_target, q_draft), which is 1 - total variation. (It is
+# beta. As in *What to train on*, we write alpha.) So total variation is what we pay for. Is it also
+# what a draft model should be trained with? As in *What to train on*, a small model, the *student*,
+# learns from the target's probabilities.
 #
 # nanospec/methods/draft_models/losses.py has seven losses, and here are four of them by hand for
 # one place. All are 0 where the two distributions are equal.
@@ -124,7 +125,8 @@ assert pull["far off"]["total-variation"] < .01 < 1 < pull["far off"]["forward-k
 # *Answer:* forward KL, by far. Total variation hardly pulls where the student is far off, because
 # all tokens of U have tiny q. A student that is sure of wrong tokens everywhere would learn very
 # little for a long time. Near the target it is the other way round. Minus log alpha divides the
-# pull of total variation by alpha. Near the target that changes little, and far off much.
+# pull of total variation by alpha. Far off that helps much, though even there it pulls less than
+# near the target.
 #
 # ## A student that is too small
 #

@@ -112,9 +112,9 @@ print(f"\nof those judged, accepted at places 1 to 4: {', '.join(f'{p:.2f}' for 
 assert places == sorted(places)
 
 # %% [markdown]
-# *Answer:* too much, in whichever way alpha is counted, for any two halves and every gamma. The
-# hard half needs more rounds than the easy one, and its rounds bring less. (Counted over judged
-# tokens, alpha is right for the gamma that it was measured with only if gamma is 1.)
+# *Answer:* too much, in whichever way alpha is counted; never too little, for any two halves and
+# any gamma. The hard half needs more rounds than the easy one, and its rounds bring less. (Counted
+# over judged tokens, alpha is right for the gamma that it was measured with only if gamma is 1.)
 #
 # The last line shows how to notice it. If acceptance were independent, all four would be equal. A
 # draft that comes to the fourth place is most likely in an easy stretch. So compare measured tokens

@@ -109,8 +109,8 @@ figures.practice_on_its_own_drafts(grid.tolist(), 4, fall)
 # `prefix` was unrolled in training as well, and trained far longer.
 #
 # (Do not compare these two with EAGLE in *Drafting hidden states*, which is above both: it began as
-# the straight line, and they began from nothing. It also keeps 80% of its alpha without practice.
-# Its loss makes it pass on states like the target's, and these it has learned to read.)
+# the linear prediction, and they began from nothing. It also keeps 80% of its alpha without
+# practice. Its loss makes it pass on states like the target's, and these it has learned to read.)
 #
 # ## Three things to know
 #
