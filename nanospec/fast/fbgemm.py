@@ -13,6 +13,7 @@ call of an operator of ours, which finds the copy by its number.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -84,8 +85,8 @@ def use_copies(model: Model, kind: type[FBGEMMLinear],
         raise DeviceError(f"no products with weights in {str(kind.kept).removeprefix('torch.')} on "
                           f"{device} in this build of torch")
     model.to(torch.float32)
-    for part in swap(model, kind):
-        part.make_copy()
+    with ThreadPoolExecutor() as pool:      # FBGEMM makes each with one thread
+        list(pool.map(kind.make_copy, swap(model, kind)))
     return model
 
 

@@ -22,6 +22,8 @@ chooses it unasked.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -47,11 +49,9 @@ class Int8Linear(FBGEMMLinear):
     def packed_weight(self) -> Any:
         weight = turned(self.weight.detach().float())
         scale = weight.abs().amax(1).clamp(min=LEAST) / LARGEST
-        with warnings.catch_warnings():  # torch means to do without tensors of this kind some day
-            warnings.simplefilter("ignore")
-            quantised = torch._make_per_channel_quantized_tensor(
-                (weight / scale[:, None]).round().to(torch.int8), scale.double(),
-                torch.zeros_like(scale, dtype=torch.long), 0)
+        quantised = torch._make_per_channel_quantized_tensor(
+            (weight / scale[:, None]).round().to(torch.int8), scale.double(),
+            torch.zeros_like(scale, dtype=torch.long), 0)
         return torch.ops.quantized.linear_prepack(quantised, None)
 
     @staticmethod
@@ -65,6 +65,14 @@ class Int8Linear(FBGEMMLinear):
         scale = x.abs().amax(-1, keepdim=True).clamp_(min=LEAST)
         y = super().multiplied(x.div_(scale)).mul_(scale)
         return y if self.bias is None else y.add_(self.bias)
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """torch means to do without tensors of 8 bits some day, and says so of each."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def turned(x: Tensor) -> Tensor:
@@ -89,7 +97,8 @@ def can_quantise(device: torch.device) -> bool:
         return False
     ones = Int8Linear(torch.nn.Linear(2, 1, bias=False, device="cpu")).requires_grad_(False)
     ones.weight.copy_(torch.tensor([[1.0, 0.0]], device="cpu"))       # turned, two equal weights
-    ones.make_copy()
+    with unwarned():
+        ones.make_copy()
     return torch.allclose(ones(ones.weight), hadamard(1))
 
 
@@ -99,7 +108,8 @@ def quantise(model: Model) -> Model:
 
     Quantise again after they have changed. DeviceError where `can_quantise` says no.
     """
-    use_copies(model, Int8Linear, can_quantise)
+    with unwarned():
+        use_copies(model, Int8Linear, can_quantise)
     if isinstance(model, GPT):
         steady(model)
     return model

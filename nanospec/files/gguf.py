@@ -32,6 +32,7 @@ from nanospec.files.runnable import MOST_LAYERS
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.model import GPT, Config
 
+JOINED = 64             # rows of a matrix that are dequantised as one, which takes half as long
 CONTROL, ADDED = 3, 4           # in tokenizer.ggml.token_type: special tokens, and other added ones
 QWEN = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
@@ -212,11 +213,22 @@ def load_weights(file: GGUFFile) -> dict[str, Tensor]:
         if tensor.name == ROPE_FREQS:                   # in the config
             continue
         weight = torch.from_numpy(np.require(      # a copy only of what lies in the file itself
-            gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32, ["C", "W"]))
+            dequantized(gguf, tensor), np.float32, ["C", "W"]))
         if file.kind == "llama" and tensor.name.endswith(("attn_q.weight", "attn_k.weight")):
             weight = half_apart(weight, config.head_size)
         found[in_folder.get(tensor.name, tensor.name)] = weight
     return found
+
+
+def dequantized(gguf: Any, tensor: Any) -> np.ndarray:
+    """The numbers of a tensor, in its shape.
+
+    The package takes 16 rows at a time, which are too few: up to JOINED rows become one.
+    """
+    rows = len(tensor.data)
+    long = tensor.data.reshape(rows // math.gcd(rows, JOINED), -1)
+    shape = [int(size) for size in reversed(tensor.shape)]
+    return gguf.quants.dequantize(long, tensor.tensor_type).reshape(shape)
 
 
 def half_apart(weight: Tensor, head_size: int) -> Tensor:

@@ -28,7 +28,7 @@ class WalkingDice:
     """Stands in for `Dice`: the same methods, and each outcome of each decision has its turn."""
 
     def __init__(self):
-        # [possible outcomes, their probabilities, which one is being followed].
+        # [possible outcomes, their probabilities, which one is being followed, weights].
         self.choices: list[list] = []
         self.column = 0                     # a Dice counts its uniforms; here there are none
         self.rewind()
@@ -63,22 +63,26 @@ class WalkingDice:
         return self
 
     def _choose(self, weights: list[float]) -> int:
-        total = sum(weights)
-        if not total > 0 or min(weights) < 0:
-            raise AssertionError("a choice needs weights of a positive total, none negative: "
-                                 f"{weights}")
-        possible = [i for i, w in enumerate(weights) if w > 0]
-        probabilities = [weights[i] / total for i in possible]
         if self.at == len(self.choices):
-            self.choices.append([possible, probabilities, 0])
-        known, before, which = self.choices[self.at]
-        if (known, before) != (possible, probabilities):
+            self.choices.append(_new_choice(weights))
+        possible, probabilities, which, before = self.choices[self.at]
+        if before != weights:
             raise AssertionError(f"replayed, decision {self.at} has other odds: {before}, now "
-                                 f"{probabilities}. Something outside the dice is random or keeps "
+                                 f"{weights}. Something outside the dice is random or keeps "
                                  "state between runs.")
         self.at += 1
         self.weight *= probabilities[which]
         return possible[which]
+
+
+def _new_choice(weights: list[float]) -> list:
+    """One that no run has come to before, and its first outcome is followed."""
+    total = sum(weights)
+    if not total > 0 or min(weights) < 0:
+        raise AssertionError("a choice needs weights of a positive total, none negative: "
+                             f"{weights}")
+    possible = [i for i, w in enumerate(weights) if w > 0]
+    return [possible, [weights[i] / total for i in possible], 0, weights]
 
 
 def walk(play: Callable[[Any], Outcome], most: int = MOST_PATHS) -> tuple[Distribution, int]:
