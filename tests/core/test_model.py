@@ -183,6 +183,12 @@ def test_llama_3s_positions():
     assert kinds == {0, 1, 2}
 
 
+def test_every_norm_has_the_epsilon_of_the_config():
+    gpt = GPT(Config(11, 32, layers=2, channels=32, heads=4, kv_heads=2, hidden=48, qk_norm=True, eps=0.25))
+    norms = [part for part in gpt.modules() if isinstance(part, torch.nn.RMSNorm)]
+    assert len(norms) == 2 * 4 + 1 and {norm.eps for norm in norms} == {0.25}
+
+
 @pytest.mark.parametrize("switches", [
     {"head_dim": 12}, {"qkv_bias": True}, {"qk_norm": True}, {"rope_llama3": (4.0, 1.0, 4.0, 8)},
     {"head_dim": 4, "qkv_bias": True, "qk_norm": True}])

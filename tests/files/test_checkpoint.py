@@ -456,6 +456,15 @@ def test_a_byte_that_has_changed_is_refused_or_changes_nothing(tmp_path):
     assert refused
 
 
+def test_a_learned_draft_model_with_a_weight_that_is_no_number(folder):
+    target = small()
+    model = small_learned("mlp", target)
+    next(model.parameters())[0, 0] = float("nan")
+    save_learned("mlp", model, folder / "mlp.pt", target)
+    with pytest.raises(PairError, match="mlp.pt is no draft model of ours: .* is not finite everywhere"):
+        load_learned(folder / "mlp.pt", target, "mlp")
+
+
 @pytest.mark.parametrize("offsets", [[-1, 0, 0], [0, 0, 255], [0, -1, 0], [0, 0, 2 ** 62]])
 def test_a_draft_model_that_drafts_what_is_no_token(folder, offsets):
     """Its head's outputs are tokens 0, 1, 2, each plus its offset: none below 0, beyond the last, 256, or twice."""

@@ -68,6 +68,14 @@ def test_other_patterns(tmp_path, pre):
     assert (composed == apart) == (pre == "qwen2")                          # Qwen2 composes accents first
 
 
+@pytest.mark.parametrize("pre", ["qwen2", "llama-bpe"])
+def test_a_word_that_no_merges_make_is_one_token_in_llama_3_alone(tmp_path, monkeypatch, pre):
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], "abc"])
+    monkeypatch.setattr("tests.small_gguf.MERGES", MERGES[:-1])
+    write(tmp_path / "a.gguf", pre=pre, ids=("bos",))
+    assert (load_gguf(tmp_path / "a.gguf")[1].encode("abc")[-1:] == [len(PIECES) - 1]) == (pre == "llama-bpe")
+
+
 def test_a_rope_base_that_a_file_leaves_out(tmp_path):
     write(tmp_path / "a.gguf", leave_out="rope base")
     assert load_gguf(tmp_path / "a.gguf")[0].config.rope_theta == 10_000

@@ -96,10 +96,11 @@ def test_torch_is_given_no_pickle_that_was_not_looked_at(tmp_path):
     the list of parts where the end of the file says that it is; Python looks right before its end.
     """
     path, bytes_of_300_mb = tmp_path / "a.pt", b"\x80\x02" + name("builtins", "bytearray") + b"J\x00\xa3\xe1\x11\x85R."
-    with zipfile.ZipFile(path, "w") as parts:
-        parts.writestr("archive/data.PKL", bytes_of_300_mb)
-    with pytest.raises(PairError, match="part that torch writes in none: 'archive/data.PKL'"):
-        load_saved(path)
+    for name_of_part in "archive/data.PKL", "archive/data/0.exe":
+        with zipfile.ZipFile(path, "w") as parts:
+            parts.writestr(name_of_part, bytes_of_300_mb)
+        with pytest.raises(PairError, match=f"part that torch writes in none: '{name_of_part}'"):
+            load_saved(path)
     path.write_bytes(zipped(("archive/data.pkl", bytes_of_300_mb)))
     with pytest.raises(PairError, match="it names builtins bytearray"):
         load_saved(path)

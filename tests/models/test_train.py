@@ -27,6 +27,7 @@ from nanospec.files import packages
 from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 from nanospec.model import GPT, Config
+from nanospec.proof.tables import small_gpt
 from nanospec.theory import acceptance
 from tests.device.pretend import NAME as PRETEND, plugged
 from train_tiny import FILES, SIZES, Stopped, Training, batch_at, grown, learning_rate, written_by
@@ -136,6 +137,16 @@ def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole,
     assert same(tmp_path, whole.out) and resumed.history == whole.history
 
 
+def test_resumed_in_its_last_phase_the_target_writes_nothing_again(text, tmp_path, monkeypatch):
+    training = training_in(tmp_path, text)
+    run(training, text, steps=sum(DUST.steps[:3]) + 2)
+    assert len(training.written)
+    resumed = training_in(tmp_path, text)
+    resumed.load()
+    monkeypatch.delattr(train_tiny, "written_by")
+    assert (resumed.phase, resumed.step) == (3, 2) and run(resumed, text)
+
+
 def test_every_pass_deals_out_each_window_once():
     ids = torch.arange(1001)
     passes = [torch.cat([batch_at(ids, step, 3, 10, 0)[0][:, 0] for step in range(first, first + 33)])
@@ -146,6 +157,17 @@ def test_every_pass_deals_out_each_window_once():
     x, y = batch_at(ids, 5, 3, 10, 0)
     assert torch.equal(x + 1, y)
     assert torch.equal(x, batch_at(ids, 5, 3, 10, 0)[0])
+
+
+def test_matrices_alone_decay():
+    model = small_gpt(5, 1, 1).requires_grad_(True)
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = train_tiny.new_optimizer(model)
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    for name, weight in model.named_parameters():
+        assert torch.equal(weight, before[name]) == (weight.dim() != 2), name
 
 
 def test_the_learning_rate_rises_stays_and_falls_to_almost_nothing():

@@ -50,6 +50,21 @@ def test_the_docstring_s_example():
     assert request.tokens == alone([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1) and request.error is None
 
 
+def test_of_a_prompt_no_logits_are_computed(monkeypatch):
+    """But those after its last token, which its first round reads."""
+    asked, call = [], type(TARGET).forward
+
+    def heard(model, tokens, *its, **more):
+        asked.append((tokens.shape[1], more.get("scored")))
+        return call(model, tokens, *its, **more)
+
+    server = server_of()
+    monkeypatch.setattr(type(TARGET), "forward", lambda model, *its, **more: (
+        heard if model is TARGET else call)(model, *its, **more))
+    served(server, server.submit([1, 2] * 40, max_new_tokens=3))
+    assert asked[:2] == [(PIECE, 0), (79 - PIECE, 0)] and {scored for _, scored in asked[2:]} == {None}
+
+
 def test_who_writes_is_not_stalled_by_a_long_prompt():
     """Every step brings it a token at least, while the other's prompt is read."""
     server = server_of()
