@@ -27,8 +27,8 @@ from tests.proof.contract import LARGE, SMALL, draft_model_of, drafter_of, entry
 
 TABLE, DRAFT_TABLE = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
 TARGET, DRAFT_MODEL = small_gpt(4, 2, 1, context=64), small_gpt(4, 1, 2, context=64)
-NAMES = ["chain", "tree", "dynamic-tree", "lookup", "recycling", "confidence", "by-survival", "hybrid", "chain of mlp",
-         "tree of eagle3"]
+NAMES = ["chain", "tree", "dynamic-tree", "lookup", "recycling", "confidence", "by-survival", "hybrid", "stack",
+         "chain of mlp", "tree of eagle3"]
 
 
 class Clock:

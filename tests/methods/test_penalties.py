@@ -114,6 +114,13 @@ def test_numbers_of_others_are_penalties_too():
     assert model(torch.tensor([[1, 1]])).equal(Penalised(TABLE, 1.5, 0.25, 2.0)(torch.tensor([[1, 1]])))
 
 
+def test_a_token_that_stands_301_times_in_bfloat16_counts_301_times():
+    model = small_gpt(5, 1, 1, context=310).bfloat16()
+    ids = torch.tensor([[2] * 301])
+    off = Penalised(model, frequency=2 ** -6)(ids)[0, -1].double() - model(ids)[0, -1].double()
+    assert off.tolist() == [0, 0, pytest.approx(-301 / 64, abs=1e-6), 0, 0]
+
+
 def test_what_cannot_have_penalties():
     with pytest.raises(RequestError, match="what is penalised must be a language model"):
         Penalised(small_learned("mlp", TABLE))

@@ -56,6 +56,17 @@ def test_what_is_accepted_makes_its_class_likelier():
     assert (after >= before - 1e-6).all() and (after[2:] > 0.95).all() and (after <= 1 + 1e-6).all()
 
 
+def test_it_learns_from_what_is_accepted_and_from_the_first_that_is_rejected():
+    drafter, dice, judged, ended = BySurvival(DRAFT_MODEL, 6), Dice([1, 2, 3]), [], set()
+    batch = Batch(TARGET, drafter, PROMPTS, 90)
+    drafter.acceptance = SimpleNamespace(share=drafter.acceptance.share, learn=lambda each, *its: judged.append(each))
+    for _ in range(20):
+        _, _, _, count, _ = batch.round(dice, Sampling())
+        assert judged[-1].sum(-1).tolist() == torch.minimum(count + 1, drafter.counts).tolist()
+        ended |= {*(count < drafter.counts).tolist()}
+    assert ended == {True, False}
+
+
 def test_a_sure_text_gets_the_places_that_an_unsure_one_does_not_want(monkeypatch):
     """Two each: .99, .98, .97, .96 of the first are all before .05 of the second, so drafts go on after two places."""
     drafter = BySurvival(DRAFT_MODEL, 4)
