@@ -541,6 +541,12 @@ def test_what_a_server_remembers_is_told_to_its_drafters(rows_of, quick, monkeyp
     assert most == 3 * [None, 77, 77]
 
 
+def test_requests_come_at_the_rate_that_is_asked_for():
+    came = serve.draw_arrivals(4000, 2.5, 3)
+    assert came == sorted(came) and came[-1] == pytest.approx(4000 / 2.5, rel=.05)
+    assert came != serve.draw_arrivals(4000, 2.5, 4) and serve.draw_arrivals(2, 0.0, 3) == [0, 0]
+
+
 @pytest.mark.parametrize("options, words", [(["--max-new-tokens", "100000"], "exceed the context"),
                                             (["--rows", "100000"], "too few for 200000 prompts")])
 def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monkeypatch, capsys, options, words):
@@ -734,6 +740,12 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
     monkeypatch.setattr(measuring, "step_seconds", None)
     options = 0 if argv[0].startswith("-") else 1                       # where they begin
     refused([*argv[:options], "--weights", str(weights), *argv[options:]], words, capsys)
+
+
+def test_the_longest_prompt_is_looked_at_before_anything_is_measured(weights, capsys, monkeypatch):
+    monkeypatch.setattr(speed, "prompts_of", lambda *_: ([[1], [1] * 1000, [1]], "three"))
+    monkeypatch.setattr(speed, "setups_of", None)
+    refused(["--weights", str(weights), "--max-new-tokens", "90", "--drafters", "suffix"], "context", capsys)
 
 
 def test_transformers_or_a_pair_that_are_not_there(tmp_path, capsys, monkeypatch):

@@ -17,7 +17,7 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.judge import sequential as looking
 from nanospec.cli.judge import main
-from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.other_programs import Recomputed
 from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.judge.verdict import judge
@@ -286,6 +286,15 @@ def test_a_parameter_that_is_tried_goes_before_the_one_that_is_asked_for():
         endpoint._ask({"n": 1}, 7, more)
     assert [(asked["top_k"], asked["seed"], asked["n"], asked["prompt"]) for asked in sent] == [
         (5, 7, 1, [1, 2]), (1, 8, 1, [1, 2])]
+
+
+def test_a_reply_has_as_many_tokens_as_this_request_asked_for():
+    endpoint = Endpoint("http://made.up", [1, 2], 3, {})
+    endpoint.way = SimpleNamespace(through="", post=lambda *its: (
+        200, b'{"choices": [{"text": "a"}], "usage": {"completion_tokens": 5}}'))
+    assert endpoint._ask({}, 7, {"max_tokens": 5}) == {"text": "a"}
+    with pytest.raises(EndpointError, match="says that it wrote 5 tokens where 3 and ignore_eos were asked for"):
+        endpoint._ask({}, 7, {})
 
 
 def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch):
