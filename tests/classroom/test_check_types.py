@@ -68,7 +68,7 @@ def test_a_right_answer_is_right_in_any_dress(tmp_path, exercise):
     (10, "    for n in range(min", "    text.append(text.pop())\n    text.append(0)\n    text = text[:-1]\n"
      "    for n in range(min", "text"),
     (10, "    return []", "    text[:] = [-1] * len(text)\n    return []", "text"),
-    (12, "    return distance", "    copy, _ = dict(truth), truth.clear()\n    truth = copy\n    return distance", "truth"),
+    (12, "    return distance", "    own, _ = {**truth}, truth.clear()\n    truth = own\n    return distance", "truth"),
     (15, "p_target.clone()", "p_target", "p_target")])
 def test_a_right_answer_leaves_what_it_is_given(told, number, old, new, argument):
     """All that it returns is right, and its caller has lost the old values."""
