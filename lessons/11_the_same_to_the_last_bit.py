@@ -21,7 +21,7 @@ from kit import table
 from nanospec import ModelDrafter
 from nanospec.cli.bench.prompts import held_out_prompts
 from nanospec.fast.int8 import can_quantise, quantise
-from nanospec.fast.steady import Steady, steady
+from nanospec.fast.steady import Steady
 from nanospec.files import load_pair
 from nanospec.generate import generate
 from nanospec.speculate import speculate, tokens_of
@@ -136,15 +136,16 @@ table(["the target in", "against float32", "alone against five in a call"],
 # `quantise` (nanospec/fast/int8.py) does this to every product of a model. What is left that has an
 # order? All other operations but attention go through each token alone. Attention remains: with few
 # queries torch multiplies in another way there, and it cuts the cache into pieces whose size
-# depends on how many slots there are. `steady` (nanospec/fast/steady.py) reads a few tokens or
-# slots more where that would happen, and does not look at their answers.
+# depends on how many slots there are. So `quantise` also makes the model steady
+# (nanospec/fast/steady.py): it reads a few tokens or slots more where that would happen, and does
+# not look at their answers.
 #
 # *Guess first:* how far is the model in 8 bits from float32, and how far from itself?
 
 # %%
 if can_quantise(torch.device("cpu")):
     name = "int8, steady"
-    models[name] = steady(quantise(deepcopy(target)))
+    models[name] = quantise(deepcopy(target))
     alone, five = (in_calls(models[name], size) for size in (1, 5))
     found[name] = apart(alone, in_float32), apart(alone, five)
     if isinstance(models[name], Steady):
