@@ -7,7 +7,7 @@ drafted.
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
 
 What is fastest on this machine is measured at the first start, and kept in the user's cache folder
-for the next. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends
+for the next; you can type meanwhile. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends
 both.
 """
 
@@ -15,7 +15,11 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import chain, islice
 
+import torch
 from rich.console import Console
 
 from nanospec.cli import options
@@ -28,6 +32,7 @@ from nanospec.cli.show.keyboard import interrupts, lines
 from nanospec.cli.show.stream import Stream, can_show_colours
 from nanospec.cli.show.terminal import legend, note
 from nanospec.errors import SEEDS, RequestError
+from nanospec.fast.announce import unseen
 from nanospec.fast.clock import clocked
 from nanospec.files.sources import find_source
 from nanospec.methods.index import DRAFTERS, RULES, method_of, most_drafted
@@ -53,9 +58,18 @@ LOOPS = 0.1             # of an answer's runs: if more have stood in it before, 
 @command("chat")
 def main(argv: Sequence[str] | None = None) -> None:
     chat = Chat(parsed(argv), Console())
-    if sys.stdin.isatty():
-        chat.greet()
-    for line in lines("> " if chat.console.is_terminal else ""):
+    typed = lines("> " if chat.console.is_terminal else "")
+    first: list[str] = []
+    with ThreadPoolExecutor(1) as beside:
+        with unseen() if sys.stdin.isatty() else nullcontext():
+            ready = beside.submit(chat.prepare)
+            if sys.stdin.isatty():
+                chat.greet()
+                first += islice(typed, 1)
+        torch.set_num_threads(ready.result())               # each thread has a count of its own
+    if first:
+        note(f"{chat.name}: {chat.how}; {chat.method}, temperature {chat.args.temperature:g}")
+    for line in chain(first, typed):
         if line == "/quit":
             break
         try:
@@ -83,7 +97,11 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 class Chat:
-    """A model, its conversation and messages. told: the conversation's text, special tokens too."""
+    """A model, its conversation and messages. What cannot be is refused before anything is measured.
+
+    told: the conversation's text, special tokens too. how, method: what `prepare` has chosen, in
+    words.
+    """
 
     def __init__(self, args: argparse.Namespace, console: Console):
         self.args, self.console = args, console
@@ -96,23 +114,26 @@ class Chat:
         # usually hybrid: a chain, or copies where these write more
         named = [args.drafter] if args.drafter else []
         drafter, = chosen_drafters(named, source, [args.draft_model], "--drafter", "hybrid")
-        pair = read_pair(source, args.device, args.draft_model)
+        self.pair, self.drafter = read_pair(source, args.device, args.draft_model), drafter
         self.sampling = options.sampling_of(args)
-        most = args.gamma or most_drafted(drafter, pair.draft_model,
-                                          4 if drafter == "chain" else GAMMA)
-        given: dict = {"gamma": most, "remember": args.remember}
-        # what cannot be is refused before anything is measured
-        context = min(args.context or CONTEXT, pair.target.config.context)
+        self.gamma = args.gamma or most_drafted(drafter, self.pair.draft_model,
+                                                4 if drafter == "chain" else GAMMA)
+        self.given: dict = {"gamma": self.gamma, "remember": args.remember}
+        context = min(args.context or CONTEXT, self.pair.target.config.context)
         if args.max_new_tokens and args.max_new_tokens >= context:
             raise RequestError(f"an answer of up to {args.max_new_tokens:,} tokens exceeds a "
                                f"conversation of {context:,}")
-        method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
+        method_of(*self.pair[:2], drafter, args.rule, **self.given)
+
+    def prepare(self) -> int:
+        """All that takes long. Returns how many threads torch is to have from now on."""
+        pair, args = self.pair, self.args
         keep = keeping(pair, args)
         self.how = tuned(pair, args, keep, rounding=True)
         prompt = self.tokenizer.chat([{"role": "user", "content": "Hello"}])
-        given = options_of(pair.target, pair.draft_model, [prompt], [drafter], given, most, keep,
+        given = options_of(*pair[:2], [prompt], [self.drafter], self.given, self.gamma, keep,
                            TURNS if args.measure else FEW, **self.sampling)
-        method = method_of(pair.target, pair.draft_model, drafter, args.rule, **given)
+        method = method_of(*pair[:2], self.drafter, args.rule, **given)
         self.method, made = method.name, method.make()
         self.seed = args.seed or 0
         gate = NeverSlower(made) if args.seed is None else made
@@ -120,6 +141,7 @@ class Chat:
         self.most = args.max_new_tokens or max(1, min(ANSWER, self.talk.context // 4))
         self.turn = 0
         self.begin()
+        return torch.get_num_threads()
 
     def begin(self) -> None:
         self.talk.go_back(0)
@@ -127,7 +149,6 @@ class Chat:
         self.told, self.messages = "", [{"role": "system", "content": system}] if system else []
 
     def greet(self) -> None:
-        note(f"{self.name}: {self.how}; {self.method}, temperature {self.args.temperature:g}")
         note("Ctrl-C ends an answer, /new begins anew, Ctrl-D or /quit ends the conversation")
         if can_show_colours(self.console):
             self.console.print(legend(rejected=False).append("   written without a draft"))

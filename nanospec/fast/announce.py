@@ -12,6 +12,7 @@ from time import perf_counter
 STILL = 2.5             # seconds between two signs of life
 BAR = 20                # characters
 _going_on: list[Event] = []             # what is announced now, the innermost last
+_unseen = Event()                       # set while somebody types
 # A model may write any byte, and so may a user. These move the cursor, colour the screen, turn the
 # direction of writing, or are forbidden in XML: the controls but newline and tab, overrides of
 # direction, half characters, no characters.
@@ -42,6 +43,8 @@ def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Calla
     clear, done = "\r\033[K" if terminal else "", 0
 
     def say(more: str = "") -> None:
+        if _unseen.is_set():
+            return
         end = "" if terminal else "\n"
         full = done * BAR // steps if steps else 0
         bar = f" [{'#' * full}{'.' * (BAR - full)}]" * bool(steps)
@@ -71,4 +74,17 @@ def announced(what: str, at_once: bool = True, steps: int = 0) -> Iterator[Calla
         ended.set()
         thread.join()
         _going_on.remove(ended)
-        print(clear, end="", file=sys.stderr, flush=True)
+        if not _unseen.is_set():
+            print(clear, end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """Within it nothing is announced, not by other threads either. What still goes on at its end is
+    seen from then on.
+    """
+    _unseen.set()
+    try:
+        yield
+    finally:
+        _unseen.clear()

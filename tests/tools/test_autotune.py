@@ -10,7 +10,7 @@ import torch
 from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, described, fastest, first_layers, set_up,
                                     setups_of)
-from nanospec.fast.announce import announced
+from nanospec.fast.announce import announced, unseen
 from nanospec.fast.clock import draft_seconds, round_seconds
 from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
@@ -266,3 +266,19 @@ def test_8_bits_are_for_both_models_or_for_none(monkeypatch, dtype, rounding, in
 def test_set_up_sets_what_it_is_told(model, threads):
     set_up(model, Tuning(torch.bfloat16, 1, 0))
     assert described(model) == "bfloat16" and torch.get_num_threads() == 1
+
+
+def test_while_somebody_types_nothing_is_announced(monkeypatch, capsys):
+    """What still goes on afterwards is seen then, and taken back at its end."""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with announced("typing", steps=2) as first:
+        with pytest.raises(KeyboardInterrupt), unseen():
+            capsys.readouterr()
+            first()
+            with announced("measuring"):
+                pass
+            assert capsys.readouterr().err == ""
+            raise KeyboardInterrupt
+        first()
+        assert "typing ... [####################]" in capsys.readouterr().err
+    assert capsys.readouterr().err == "\r\033[K"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from nanospec.cli import chat, prepared
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
 from nanospec.errors import RequestError
+from nanospec.fast.announce import announced
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
 from nanospec.files.model_file import save_learned
@@ -155,7 +157,9 @@ def test_how_many_tokens_a_round_drafts_unasked(tmp_path, options, method):
     for name in "target", "draft":
         write(tmp_path / f"{name}.gguf")
     asked = chat.parsed(["--weights", str(tmp_path), "--device", "cpu", "--dtype", "float64", *options])
-    assert chat.Chat(asked, Console(file=io.StringIO())).method == method
+    made = chat.Chat(asked, Console(file=io.StringIO()))
+    made.prepare()
+    assert made.method == method
 
 
 def test_what_the_model_is_told_before(run, model):
@@ -396,6 +400,72 @@ def test_lines_that_are_typed(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Keyboard())
     monkeypatch.setattr("builtins.input", type_line)
     assert list(keyboard.lines("> ")) == ["one", "two"] and capsys.readouterr().out == "\n\n"
+
+
+@pytest.fixture
+def at_keyboard(model, monkeypatch, capsys):
+    """at_keyboard(type_line, prepare) -> (status, output, errors), where a line is typed and what takes long is
+    prepared by these functions; `prepare` gets the Chat's own.
+    """
+    def of(type_line, prepare):
+        own = chat.Chat.prepare
+        monkeypatch.setattr(chat.Chat, "prepare", lambda self: prepare(lambda: own(self)))
+        monkeypatch.setattr(sys, "stdin", Keyboard())
+        monkeypatch.setattr("builtins.input", type_line)
+        status = chat.main(["--weights", str(model), "--device", "cpu", "--dtype", "float64", "--max-new-tokens", "4"])
+        return status, *capsys.readouterr()
+    return of
+
+
+def test_a_question_may_be_typed_before_it_is_known_what_is_fastest(at_keyboard, monkeypatch):
+    """It is answered with as many threads as were found to be fastest."""
+    asked, before, counts = Event(), torch.get_num_threads(), []
+    take = chat.Chat.take
+    monkeypatch.setattr(chat.Chat, "take",
+                        lambda self, line: counts.append((line, torch.get_num_threads())) or take(self, line))
+
+    def type_line(prompt):
+        if asked.is_set():
+            raise EOFError
+        asked.set()
+        return "the"
+
+    def prepare(own):
+        assert asked.wait(30)
+        with announced("measuring"):
+            own()
+        torch.set_num_threads(before + 1)
+        return torch.get_num_threads()
+
+    try:
+        status, _, err = at_keyboard(type_line, prepare)
+        assert counts == [("the", before + 1)] and torch.get_num_threads() == before + 1
+    finally:
+        torch.set_num_threads(before)
+    assert status == 0 and "a.gguf: cpu" in err and len(told_of(err)) == 1
+
+
+@pytest.mark.parametrize("status, line", [(0, EOFError()), (0, "/quit"), (2, "the")])
+def test_what_is_prepared_is_waited_for(at_keyboard, status, line):
+    """Whoever leaves at once leaves what was measured for the next start. What fails is told in one line."""
+    done, typed = [], Event()
+
+    def type_line(prompt):
+        typed.set()
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+    def prepare(own):
+        assert typed.wait(30)
+        done.append(own())
+        if status:
+            raise RequestError("it does not fit")
+        return done[0]
+
+    found, out, err = at_keyboard(type_line, prepare)
+    assert found == status and len(done) == 1 and not told_of(err)
+    assert ("chat: it does not fit" in err.splitlines()[-1]) == bool(status)
 
 
 def test_a_line_of_a_pipe_has_an_end(monkeypatch):
