@@ -29,7 +29,8 @@ from nanospec.cli.launch import Parser, command
 from nanospec.cli.quantities import cost_of_round, per_second, tokens_of_call
 from nanospec.cli.show.page import page_of, run_of
 from nanospec.cli.show.steps import WatchedDice, step_text
-from nanospec.cli.show.terminal import WIDE, ShownRound, View, legend, save_picture, table
+from nanospec.cli.show.terminal import (WIDE, ShownRound, View, legend, note, save_picture,
+                                         table)
 from nanospec.errors import RequestError
 from nanospec.fast.announce import printable
 from nanospec.fast.autotune import weights_of
@@ -80,6 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             write_atomically(args.html, lambda file: file.write(page.encode()))
     finally:
         console.print(after if console.is_terminal else Group(shown(console), after))
+    if args.html:
+        note(f"{args.html} is written: open it in a browser")
 
 
 def parser() -> Parser:

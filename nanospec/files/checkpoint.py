@@ -2,6 +2,7 @@
 target of others with a draft model beside it, one that ships for it, or none.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,10 +59,19 @@ def shipped_for(target: Target, name: str) -> tuple[Path, str] | None:
     """The draft model of this name, or with "gpt" of any, that ships for a target of others."""
     key = key_of(target.config, target.tokenizer)
     for path in sorted(WEIGHTS.glob("*_*.pt")):
-        saved = load_saved(path)
-        if saved.get("found_by") == key and name in ("gpt", saved["learned"]):
-            return path, saved["learned"]
+        found_by, kind = what_for(path, path.stat().st_mtime_ns)
+        if found_by == key and name in ("gpt", kind):
+            return path, kind
     return None
+
+
+@cache
+def what_for(path: Path, changed: int) -> tuple[str | None, str]:
+    """The key of a learned draft model's target, and its kind. Its whole file is read for it, but
+    once as long as it has not changed.
+    """
+    saved = load_saved(path)
+    return saved.get("found_by"), saved.get("learned", "")
 
 
 def load_pair(source: Path | str | Source = WEIGHTS, device="cpu",
