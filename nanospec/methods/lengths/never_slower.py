@@ -19,7 +19,9 @@ closed, and its first draft token is compared with the token that the target wri
 that are the same open the gate: the text has begun to repeat itself.
 
 In a server requests come and go all the time. What was measured holds for the batch as long as it
-has more than half as many texts, and fewer than twice as many. Then all is measured anew.
+has more than half as many texts, and fewer than twice as many. Then all is measured anew. Drafts
+that paid for more texts pay for fewer, where there is less to compute: then an open gate stays
+open, and a single plain step tells what one takes now.
 
 llama.cpp, SGLang and TensorRT-LLM have switches of this kind.
 
@@ -92,7 +94,7 @@ class NeverSlower(Drafter):
     def begin(self, text: Text) -> None:
         """A new batch, of which nothing is known."""
         self.drafter.begin(text)
-        self.missed = 0
+        self.missed, self.mode = 0, "closed"
         self._forget(len(text.tokens))
 
     def read(self, text: Text, rows: Sequence[int], hidden: Tensor | None) -> None:
@@ -161,13 +163,21 @@ class NeverSlower(Drafter):
 
     def _forget(self, rows: int) -> None:
         """The batch is of another size: what was measured means nothing."""
+        if self.mode == "open" and rows < self.rows:
+            self.left = 1
+            self._count_anew()
+        else:
+            self.mode, self.left = "closed", FIRST
         self.plain, self.pause, self.rows = deque[float](maxlen=LAST), PAUSE, rows
-        self.mode, self.left, self.right, self.wanted = "closed", FIRST, 0.0, RIGHT
+        self.right, self.wanted = 0.0, RIGHT
+
+    def _count_anew(self) -> None:
+        self.seconds = self.tokens = self.rounds = self.cost = 0.0
 
     def _go_on(self) -> None:
         """The gate opens, or it has stayed open for long."""
         if self.mode == "closed":
-            self.seconds = self.tokens = self.rounds = self.cost = 0.0
+            self._count_anew()
         else:
             self.pause, self.wanted = PAUSE, RIGHT
         self.mode, self.left = "open", WATCH
