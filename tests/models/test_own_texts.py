@@ -70,7 +70,8 @@ def test_a_row_goes_from_turn_to_turn():
     assert took == [1, 2, 6, 7, 9, 3, 4, 7, 8, 9, 5, 7]
     assert answered == [False] * 7 + [True] * 2 + [False] * 3           # the user's turns, and what stands between two
     other = Row(Turns([1], [9, 3], [9, 5]), [], ends={9, 8})        # another token ended the turn
-    assert [other.next(token) for token in (0, 8, 0, 0, 7)] == [1, 8, 9, 3, 7]
+    drawn, took = [0, 8, 0, 0, 7, 8, 0, 0, 7, 8, 0, 0, 7], [1, 8, 9, 3, 7, 8, 9, 5, 7, 8, 9, 3, 7]
+    assert [other.next(token) for token in drawn] == took
 
 
 def test_all_kinds_of_openings_come_up(small):

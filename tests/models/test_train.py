@@ -117,8 +117,11 @@ def test_stopped_while_its_target_writes_and_resumed_it_is_the_same_model(whole,
     steps = sum(DUST.steps[:3])
 
     class Clock:
+        began = False
+
         def monotonic(self):
-            return 0.0 if len(asked) < steps + 12 else 1e9
+            now, self.began = 0.0 if not self.began else 59.0 if len(asked) < steps + 12 else 61.0, True
+            return now
 
     def written(*of):
         *of, between = of
@@ -265,7 +268,7 @@ def test_the_last_loss_is_how_often_a_draft_token_is_rejected(text, tmp_path):
     windows = text[1].windows(64, 3)
     every = [1 - acceptance(training.target(x[None]).softmax(-1), training.models["draft"](x[None]).softmax(-1)).mean()
              for x in windows[0]]
-    assert training.held_out_loss("distil", text[1], 3) == pytest.approx(sum(every).item() / 3, abs=2e-3)     # bfloat16
+    assert training.held_out_loss("distil", text[1], 3) == pytest.approx(sum(every).item() / 3, abs=1e-3)     # bfloat16
     of_parts = sum(every[:2]) / 2, every[2]
     assert abs(sum(of_parts) / 2 - sum(every) / 3) > 2e-3
 
