@@ -107,9 +107,9 @@ def test_a_tokenizer_of_another_kind(tmp_path):
     theirs.enable_truncation(2)
     theirs.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "config.json").write_text('{"eos_token_id": 7}')
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, -1, 5]}')
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, -1, 5, 0]}')
     tokenizer = FolderTokenizer.load(tmp_path)
-    assert (tokenizer.begin, tokenizer.end_of_text, tokenizer.ends) == ([0], 1, {1, 5, 7})
+    assert (tokenizer.begin, tokenizer.end_of_text, tokenizer.ends) == ([0], 1, {0, 1, 5, 7})
     assert tokenizer.vocab_size == 264
     assert tokenizer.encode("a bc") == [262, 258, 263] and len(tokenizer.encode("abc" * 20)) > 2
     for text in "a bc a", "é</s>", "  a":

@@ -5,6 +5,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
+from nanospec.generate import generate
 from nanospec.methods.copies.hybrid import Hybrid
 from nanospec.methods.lengths.acceptance_rate import Acceptance
 from nanospec.methods.lengths.by_load import ByLoad
@@ -136,6 +137,28 @@ def test_after_copies_it_is_drafted_as_by_one_that_has_read_everything(draft_mod
                 assert (q_draft[:same] - again.q_draft[b]).abs().max() < 1e-12 and not q_draft[same:].any()
                 seen += 1
     assert seen == 20
+
+
+def test_after_copies_of_which_one_texts_were_right_nothing_of_either_is_missed():
+    """Four rounds: of one text all four copied tokens are accepted, of the other none."""
+    drafter, prompts = Hybrid(three_tokens(DRAFT_MODEL), V), [[1, 2, 3], [4, 0, 1, 1, 2]]
+    batch, dice = Batch(TARGET, drafter, prompts, 90), Dice([1, 2])
+    right, other = ([*generate(TARGET, ids, 40, 0)] for ids in prompts)
+
+    def copy(b, rate):
+        done = len(batch.text.ids()[b]) - len(prompts[b])
+        return 1, [(other[done] + 1) % 5] if b else right[done:done + 4]
+
+    drafter._copy = copy
+    for _ in range(4):
+        batch.round(dice, Sampling(0))
+    assert [len(ids) - len(prompt) for ids, prompt in zip(batch.text.ids(), prompts)] == [20, 4]
+    drafter._copy = lambda b, rate: (0, [])
+    fresh = Batch(TARGET, ModelDrafter(DRAFT_MODEL, 3), batch.text.ids(), 90)
+    drawn, *_ = batch.round(dice, Sampling())
+    dice.column = 0                                         # the same uniforms once more
+    again = fresh.drafter.propose(fresh.text, Sampling(), dice, int(fresh.text.length.max()) + 4)
+    assert torch.equal(drawn.tokens, again.tokens) and (drawn.q_draft - again.q_draft).abs().max() < 1e-12
 
 
 def test_a_row_that_moves_takes_its_text_along():

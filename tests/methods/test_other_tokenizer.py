@@ -212,6 +212,18 @@ class Writes:
         return self.model(*args, **kwargs).masked_fill(self.never, float("-inf"))
 
 
+def test_a_text_that_outgrows_its_cache_is_read_again(monkeypatch):
+    """The cache has 256 slots for 100 tokens, and 768 for 300."""
+    model, text, read = small_gpt(11, 2, 1, context=600), [n * n % 11 for n in range(300)], []
+    kept, forward = ReadText(model), model.forward
+    monkeypatch.setattr(model, "forward", lambda tokens, *its, **more: read.append(tokens.numel()) or forward(
+        tokens, *its, **more))
+    for length, slots in (100, 256), (250, 256), (300, 768):
+        kept.likeliest(text[:length], 1, 10)
+        assert kept.slots == slots and kept.tokens == text[:length]
+    assert read == [100, 150, 300]
+
+
 def test_strings_for_a_batch_in_which_a_text_begins_anew():
     """As if each were alone; a text that has shrunk is read again from there."""
     prompts = [PROMPT, OURS.encode("def main():\n  "), OURS.encode("ä")]

@@ -170,6 +170,16 @@ def test_plain_steps_are_those_of_plain_decoding_and_leave_nothing(name):
         assert list(talk.plain_steps(3, temperature=0)) == plain(name, talk.ids, 3)
 
 
+def test_an_answer_is_not_taken_up_again_after_plain_steps():
+    """They have written over what follows the text."""
+    talk = talk_of("chain")
+    answer = talk.reply([2, 3, 2], 10, temperature=0)
+    next(answer)
+    list(talk.plain_steps(2))
+    with pytest.raises(RequestError, match="this reply was left"):
+        next(answer)
+
+
 def test_a_full_conversation_has_room_for_few_plain_steps():
     """As many as a round writes at most; an answer may need as much room, too."""
     talk = talk_of("itself", context=12)
@@ -208,12 +218,14 @@ def overflows() -> GPT:
     return model
 
 
-@pytest.mark.parametrize("name", ["suffix", "lookahead", "recycling", "by-survival", "chain"])
+@pytest.mark.parametrize("name", ["suffix", "lookahead", "recycling", "by-survival", "chain", "chain of prefix",
+                                  "chain of eagle3"])
 def test_what_an_answer_without_numbers_has_left_is_not_read(name):
     """Drafts are of different lengths here, and a short one reads slots that a long one has written."""
     target, ids = overflows(), [1, 2, 3, 1, 2, 3, 1, 2]
-    drafter = DRAFTERS[name].make(small_gpt(32, 1, 2), Options(**SETTINGS))
-    talk = Conversation(target, drafter, 128)
+    kind, _, model = name.partition(" of ")
+    draft_model = small_learned(model, target).float() if model else small_gpt(32, 1, 2)
+    talk = Conversation(target, DRAFTERS[kind].make(draft_model, Options(**SETTINGS)), 128)
     expected = list(generate(target, ids, 20, temperature=0))
     first = tokens_of(talk.reply([1, 2], 3, temperature=0))
     with pytest.raises(LogitsError):

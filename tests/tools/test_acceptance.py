@@ -144,6 +144,8 @@ def test_the_text_is_judged_at_the_temperature(weights, tmp_path, monkeypatch):
         _, beta = judged(target, small, texts, Sampling(float(temperature)), 1)
         found[temperature] = beta[:, 0].mean().item()
         assert row["alpha"] == pytest.approx(found[temperature], rel=1e-4)
+        kinds = by_kind(beta[:, 0], texts[:, 1:], lambda token: BYTES.decode([token]))
+        assert row["kinds"] == {kind: pytest.approx(list(of), rel=1e-4) for kind, of in kinds.items()}
     assert abs(found["0.5"] - found["1.5"]) > 0.01
 
 

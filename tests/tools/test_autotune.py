@@ -3,6 +3,7 @@ for these.
 """
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, described, fastest, first_layers, set_up,
                                     setups_of)
 from nanospec.fast.announce import announced, unseen
-from nanospec.fast.clock import draft_seconds, round_seconds
+from nanospec.fast.clock import ClockedDrafter, clocked, draft_seconds, round_seconds
 from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
@@ -282,3 +283,20 @@ def test_while_somebody_types_nothing_is_announced(monkeypatch, capsys):
         first()
         assert "typing ... [####################]" in capsys.readouterr().err
     assert capsys.readouterr().err == "\r\033[K"
+
+
+def test_what_is_done_with_an_item_is_no_part_of_its_time(monkeypatch):
+    """Items take 1, 2 and 4 seconds, and each is shown for 10."""
+    clock, found = Clock(), []
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    for item, seconds in clocked(clock.during((1, 2, 4), (1, 2, 4))):
+        found.append((item, seconds))
+        clock.wind(10)
+    assert found == [(1, 1), (2, 2), (4, 4)]
+
+
+def test_a_clock_around_a_drafter_hands_over_all_that_it_is_told():
+    heard, text = [], SimpleNamespace(tokens=torch.zeros(1))
+    drafter = ClockedDrafter(SimpleNamespace(propose=lambda *told: heard.append(told) or "a draft"))
+    assert drafter.propose(text, "sampling", "dice", 12, 5) == "a draft"
+    assert heard == [(text, "sampling", "dice", 12, 5)]

@@ -132,6 +132,15 @@ def test_a_plain_step_is_handed_over_whole():
     assert calls == [(1, True)] * 12
 
 
+def test_the_compilers_work_on_disk_is_that_of_these_weights(monkeypatch):
+    """Two layers of one shape have different keys, two with the same weights have one."""
+    from torch._inductor import compile_fx
+    monkeypatch.setattr(compile_fx, "compile_fx", lambda graph, inputs: torch.compiler.config.cache_key_tag)
+    one, other = nn.Linear(3, 2), nn.Linear(3, 2)
+    keys = [compiling._inductor(layer, []) for layer in (one, other, copy.deepcopy(one))]
+    assert keys[0] == keys[2] != keys[1] and all(keys)
+
+
 def product(layer, x, kv_length):
     return layer(x),
 

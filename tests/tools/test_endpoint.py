@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.judge import sequential as looking
+from nanospec.judge import doubts, sequential as looking
 from nanospec.cli.judge import main
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.other_programs import Recomputed
@@ -286,6 +286,21 @@ def test_a_parameter_that_is_tried_goes_before_the_one_that_is_asked_for():
         endpoint._ask({"n": 1}, 7, more)
     assert [(asked["top_k"], asked["seed"], asked["n"], asked["prompt"]) for asked in sent] == [
         (5, 7, 1, [1, 2]), (1, 8, 1, [1, 2])]
+
+
+@pytest.mark.parametrize("ids", ["a text", [1, 2]])
+def test_a_parameter_is_taken_if_the_first_token_is_the_same_with_every_seed(ids):
+    """Two dozen seeds, each once."""
+    def takes(reply) -> tuple[bool, list]:
+        asked = []
+        server = SimpleNamespace(prompt=ids, complete=lambda seed, **more: asked.append((seed, more)) or {
+            "text": reply(seed)})
+        return doubts.takes(server, "top_k", 7), asked
+
+    taken, asked = takes(lambda seed: "same")
+    assert taken and [seed for seed, _ in asked] == [*range(7, 31)]
+    assert all(more["top_k"] == 1 and more["max_tokens"] == 1 for _, more in asked)
+    assert not takes(lambda seed: "other" if seed == 30 else "same")[0]
 
 
 def test_a_reply_has_as_many_tokens_as_this_request_asked_for():
