@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import nanospec.theory
-from lessons.check import EXERCISES, seen
+from lessons.check import EXERCISES, seen, workers
 from lessons.check.catalogue import ANSWERS
 from lessons.check.command import main
 from lessons.check.grade import Grading
@@ -289,3 +289,12 @@ def test_a_stopped_grader_leaves_no_process_and_what_it_knew(tmp_path, how):
     if how != signal.SIGKILL:                               # what is known of b, too
         found = json.loads(record.read_text())["results"]["b"]
         assert found["1"]["solved"] and "2" not in found
+
+
+def test_on_a_busy_machine_a_file_may_take_longer_than_it_may_work(monkeypatch, tmp_path):
+    """And twice the half minute that the checker itself may take."""
+    monkeypatch.setattr(workers.os, "fork", lambda: 12345)                   # this process is the parent
+    monkeypatch.setattr(workers.time, "monotonic", lambda: 100.0)
+    pipe, child = workers.start(Job("ann", EXERCISES[2], b"text"), tmp_path, 7.0, {})
+    os.close(pipe)
+    assert child.deadline == 100 + workers.PATIENCE * 7 + 2 * 30 and child.pid == 12345

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from lessons.check import EXERCISES, answered
+from lessons.check.clock import Clock
 from lessons.check.engine import check
 from lessons.check.seen import Failure, Row
 
@@ -143,3 +144,14 @@ def test_dice_take_weights_and_nothing_else(weights):
         return
     with pytest.raises(Failure, match="dice.pick takes"):
         row.pick(weights)
+
+
+def test_what_lies_in_a_list_is_copied_too():
+    """So the checker keeps its own, and sees that the learner's function has changed it."""
+    def spoil(parts):
+        parts[0].fill_(7)
+        parts[1][0].fill_(8)
+
+    clock, own = Clock(), [torch.ones(2), (torch.zeros(2), 3)]
+    clock.timed("spoil", spoil)(own)
+    assert own[0].tolist() == [1, 1] and own[1][0].tolist() == [0, 0] and clock.changed == {"parts of spoil"}

@@ -337,6 +337,13 @@ def test_many_at_once_are_in_order():
     assert looking.drawn_by(lambda number: number ** 2, range(9), 2) == [number ** 2 for number in range(9)]
 
 
+def test_replies_come_in_the_order_of_their_requests():
+    """The second of two ends first."""
+    ended = threading.Event()
+    assert looking.drawn_by(lambda number: ended.set() or "second" if number == 7 else ended.wait(60) and "first",
+                            [3, 7], 2) == ["first", "second"]
+
+
 def test_one_answer_that_fails_ends_the_rest(serve, capsys):
     server = serve(lambda body: (500, b"full") if body["seed"] == 20 else completion(body))
     assert run(server, "--at-once", "8", samples=5_000) == 2 and "answered 500" in capsys.readouterr().err
