@@ -7,8 +7,8 @@ drafted.
     echo "Name three trees." | nanospec chat            # a question a line, and the answers alone
 
 What is fastest on this machine is measured at the first start, and kept in the user's cache folder
-for the next; you can type meanwhile. Ctrl-C ends an answer, /new the conversation: it begins anew. Ctrl-D or /quit ends
-both.
+for the next; you can type meanwhile. Ctrl-C ends an answer, /new the conversation: it begins anew.
+Ctrl-D or /quit ends both.
 """
 
 import argparse
