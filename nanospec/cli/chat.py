@@ -97,7 +97,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 class Chat:
-    """A model, its conversation and messages. What cannot be is refused before anything is measured.
+    """A model, its conversation and messages. What cannot be is refused before `prepare` measures.
 
     told: the conversation's text, special tokens too. how, method: what `prepare` has chosen, in
     words.
