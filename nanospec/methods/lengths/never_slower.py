@@ -76,6 +76,7 @@ class NeverSlower(Drafter):
     cost: float
     copied: Tensor
     left: int
+    rows: int
     right: float
     wanted: int
 
