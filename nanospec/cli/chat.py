@@ -16,7 +16,6 @@ import re
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from itertools import chain, islice
 
 import torch
@@ -60,15 +59,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     chat = Chat(parsed(argv), Console())
     typed = lines("> " if chat.console.is_terminal else "")
     first: list[str] = []
-    with ThreadPoolExecutor(1) as beside:
-        with unseen() if sys.stdin.isatty() else nullcontext():
-            ready = beside.submit(chat.prepare)
-            if sys.stdin.isatty():
-                chat.greet()
+    if sys.stdin.isatty():
+        chat.greet()
+        with ThreadPoolExecutor(1) as beside:
+            with unseen():
+                ready = beside.submit(chat.prepare)
                 first += islice(typed, 1)
-        torch.set_num_threads(ready.result())               # each thread has a count of its own
-    if first:
-        note(f"{chat.name}: {chat.how}; {chat.method}, temperature {chat.args.temperature:g}")
+            torch.set_num_threads(ready.result())           # each thread has a count of its own
+        if first:
+            note(f"{chat.name}: {chat.how}; {chat.method}, temperature {chat.args.temperature:g}")
+    else:
+        chat.prepare()
     for line in chain(first, typed):
         if line == "/quit":
             break
