@@ -20,6 +20,10 @@ from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
 from nanospec.cli.launch import Parser, command
 from nanospec.cli.options import TEXT, file, option
 from nanospec.cli.quantities import cost_of_round, gain_of
@@ -60,6 +64,7 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
               if row["rule"] == rows[0]["rule"]]
     right = 1.1 * max(cost for _, cost, _ in points)
     top = 1.1 * max(tokens for *_, tokens in points)
+    names = []
     for axes, temperature in zip(panels, temperatures):
         for times in (0.5, 1, 1.5, 2, 2.5, 3, 4):
             axes.plot([0, right], [times, times * (1 + right)], color=FAINT,
@@ -77,17 +82,35 @@ def draw_field(rows: Sequence[dict], title: str, path: Path) -> None:
             if several and row["draft_model"] != "none":
                 name = row["draft_model"]
             axes.plot(*place, color=kinds[kind], marker="o", markersize=6)
-            axes.annotate(name, (place[0], place[1]), color=kinds[kind], fontsize=8,
-                          textcoords="offset points",
-                          xytext=(5, -10 if kind == "other drafters" else 4))
+            names.append((axes, name, place, kinds[kind]))
         axes.set(xlim=(0, right), ylim=(0.8, top),
                  xlabel="a round's cost beyond one plain step, in plain steps")
         axes.set_title(f"T = {temperature:g}", loc="left", color=INK, fontsize=10)
     panels[0].set_ylabel("tokens for each target call")
     for label, colour in kinds.items():
-        panels[0].plot([], [], color=colour, marker="o", linestyle="", label=label)
+        if colour in {colour for *_, colour in names}:
+            panels[0].plot([], [], color=colour, marker="o", linestyle="", label=label)
     panels[0].legend(frameon=False, loc="lower right")
+    write_names(figure, names)
     figure.savefig(path, format="png", dpi=160)
+
+
+def write_names(figure: Figure, names: Sequence[tuple[Axes, str, Sequence[float], str]]) -> None:
+    """names: (panel, name, place, colour). Above its point or below, to the right or to the left:
+    where it covers fewest points and other names.
+    """
+    figure.draw_without_rendering()             # now it is known where everything stands
+    covered = [Bbox([at - 8, at + 8]) for axes, _, place, _ in names
+               for at in [axes.transData.transform(place)]]
+    for axes, name, place, colour in names:
+        labels = [axes.annotate(name, (place[0], place[1]), (x, y), textcoords="offset points",
+                                ha="left" if x > 0 else "right", color=colour, fontsize=8)
+                  for x in (5, -5) for y in (4, -10)]
+        boxes = [label.get_window_extent() for label in labels]
+        best = min(range(4), key=lambda i: boxes[i].count_overlaps(covered))
+        covered.append(boxes[best])
+        for label in labels[:best] + labels[best + 1:]:
+            label.remove()
 
 
 class Picture(NamedTuple):

@@ -2,6 +2,7 @@
 which node runs. The rounds are ones that nobody played; all their numbers differ.
 """
 
+import itertools
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from matplotlib.figure import Figure
 
 import train_tiny
 from docs import pictures as of_docs
@@ -87,6 +89,17 @@ def test_several_draft_models_in_a_field_are_told_by_their_names(drawn):
     axes, = drawn(of_docs.draw_field, [row, row | {"draft_model": "mlp", "speedup": 1.6},
                                        row | {"draft_model": "none", "drafter": "lookup", "speedup": 1.2}], "title")
     assert {"gpt", "mlp", "lookup 4"} < {*named(axes)} and "chain 4" not in named(axes)
+
+
+def test_a_name_in_a_field_covers_no_other():
+    """Here they would, were each above its point and to the right."""
+    figure = Figure()
+    axes = figure.subplots()
+    of_docs.write_names(figure, [(axes, name, place, "red") for name, place in
+                                 (("suffix-tree", (.5, .5)), ("lookup", (.52, .5)), ("medusa", (.51, .49)))])
+    boxes = [label.get_window_extent() for label in axes.texts]
+    assert [label.get_text() for label in axes.texts] == ["suffix-tree", "lookup", "medusa"]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
 
 
 def test_gains_in_batches(drawn):
