@@ -1,6 +1,7 @@
 """GGUF files of small random models that write bytes and a few merges, made by the package's own writer."""
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ def model_of(kind: str = "llama") -> GPT:
     return model.eval()
 
 
+@cache
 def gguf_name(name: str, kind: str = "llama") -> str:
     """A folder's name of a tensor -> GGUF's."""
     import gguf

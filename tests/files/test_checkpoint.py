@@ -31,12 +31,19 @@ def small(**sizes) -> GPT:
     return GPT(Config(**SIZES | sizes))
 
 
-@pytest.fixture
-def folder(tmp_path):
-    """A pair of small models."""
-    BYTES.save(tmp_path / "ranks.tiktoken")
+@pytest.fixture(scope="module")
+def saved_once(tmp_path_factory):
+    found = tmp_path_factory.mktemp("pair")
+    BYTES.save(found / "ranks.tiktoken")
     for name in ("target.pt", "draft.pt"):
-        save_model(small(), tmp_path / name, BYTES)
+        save_model(small(), found / name, BYTES)
+    return found
+
+
+@pytest.fixture
+def folder(saved_once, tmp_path):
+    """A pair of small models."""
+    shutil.copytree(saved_once, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -232,14 +239,14 @@ def test_something_else_than_a_dict(folder, saved):
     (saved_with(config={"vocab_size": 2 ** 31 - 1, "channels": 2 ** 31 - 2}), "not of this GPT"),
     (saved_with(config={"tied": False}), "Missing.*head.weight"), (saved_with(config={"channels": 6}), "odd|paired"),
 ])
-def test_a_checkpoint_of_something_else(folder, saved, words):
-    torch.save(saved, folder / "target.pt")
-    assert "is a checkpoint, but not of this GPT" in refused(folder / "target.pt", words)
+def test_a_checkpoint_of_something_else(tmp_path, saved, words):
+    torch.save(saved, tmp_path / "target.pt")
+    assert "is a checkpoint, but not of this GPT" in refused(tmp_path / "target.pt", words)
 
 
 @pytest.mark.parametrize("name", [*SIZES, "eps", "rope_theta", "tied"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, "8", None, True, [8], float("nan"), float("inf"), 2 ** 31, 10 ** 400])
-def test_a_config_of_wrong_sizes(folder, name, value):
+def test_a_config_of_wrong_sizes(tmp_path, name, value):
     """Whole numbers of 1 or more; finite numbers above 0; True or False."""
     right = {"eps": [2.0, 2 ** 31], "rope_theta": [2.0, 2 ** 31], "tied": [True]}.get(name, [])
     if any(type(value) is type(fine) and value == fine for fine in right):
@@ -247,8 +254,8 @@ def test_a_config_of_wrong_sizes(folder, name, value):
         return
     with pytest.raises(ValueError, match=name):
         Config(**SIZES | {name: value})
-    torch.save(saved_with(config={name: value}), folder / "target.pt")
-    refused(folder / "target.pt", name)
+    torch.save(saved_with(config={name: value}), tmp_path / "target.pt")
+    refused(tmp_path / "target.pt", name)
 
 
 @pytest.mark.parametrize("sizes", [dict(heads=3), dict(heads=16), dict(kv_heads=2, heads=4, channels=6),

@@ -49,12 +49,16 @@ def test_tiktoken_encodes_as_the_definition_says(tokenizer):
 
 def test_merges_are_the_most_frequent_pairs(tokenizer):
     """An independent count, from scratch before every merge, of the first 20."""
-    words = [[bytes([b]) for b in word.encode()] for word in re.findall(PATTERN, TEXT)]
+    times = Counter(re.findall(PATTERN, TEXT))
+    words = {word: [bytes([b]) for b in word.encode()] for word in times}
     for rank in range(256, 276):
-        counts = Counter(a + b for word in words for a, b in zip(word, word[1:]))
+        counts = Counter()
+        for word, pieces in words.items():
+            for a, b in zip(pieces, pieces[1:]):
+                counts[a + b] += times[word]
         best = max(counts, key=lambda piece: (counts[piece], piece))
         assert tokenizer.ranks[best] == rank
-        words = [merge(word, best) for word in words]
+        words = {word: merge(pieces, best) for word, pieces in words.items()}
 
 
 def test_any_text_comes_back(tokenizer):

@@ -18,6 +18,7 @@ import torch
 from rich.console import Console, Group
 
 from nanospec.cli import prepared, demo
+from nanospec.cli.bench import measure as measuring
 from nanospec.cli.options import file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
@@ -48,18 +49,22 @@ def weights(tmp_path_factory):
 
 
 @pytest.fixture
-def run(weights, capsys, untuned):
-    """run(*options) -> (exit status, what was printed, errors), of the small pair."""
+def run(weights, capsys, untuned, monkeypatch):
+    """run(*options) -> (exit status, what was printed, errors), of the small pair. What a call costs is made up."""
+    monkeypatch.setattr(measuring, "step_seconds", lambda model, tokens=1, *_, **__: 1e-3 + 1e-4 * tokens)
+    monkeypatch.setattr(measuring, "draft_seconds", lambda *_, **__: 2e-4)
+
     def of(*options: str) -> tuple[int, str, str]:
         status = demo.main(["--weights", str(weights), "--prompt", PROMPT, "--device", "cpu", "--dtype", "float64",
-                            "--max-new-tokens", "24", *options])
+                            "--max-new-tokens", "8", *options])
         return status, *capsys.readouterr()
     return of
 
 
 def test_what_it_writes(run, tmp_path, weights):
     status, out, err = run("--temperature", "0.8", "--gamma", "3", "--seed", "5", "--save", str(tmp_path / "a.svg"),
-                           "--json", str(tmp_path / "a.json"), "--html", str(tmp_path / "a.html"))
+                           "--json", str(tmp_path / "a.json"), "--html", str(tmp_path / "a.html"),
+                           "--max-new-tokens", "24")
     assert status == 0 and [line.rpartition("/")[2] for line in err.splitlines()] == [
         "measuring both again ... [....................]", "a.html is written: open it in a browser"]
     row, svg = json.loads((tmp_path / "a.json").read_text()), (tmp_path / "a.svg").read_text()
@@ -148,7 +153,7 @@ def test_temperature_zero_says_whether_it_was_rounding():
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_the_steps_of_every_drafter(run, drafter):
     shape = ["--shape", "2", "1"] if DRAFTERS[drafter].takes == "shape" else []
-    status, out, _ = run("--step", "--drafter", drafter, "--temperature", "0.8", *shape)
+    status, out, _ = run("--step", "--drafter", drafter, "--temperature", "0.8", "--max-new-tokens", "24", *shape)
     assert status == 0 and out.startswith("round 1\n")
     coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", out)
     assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob, _ in coins)
@@ -229,9 +234,6 @@ def events(monkeypatch):
     """
     found = []
 
-    def once(name, of):
-        monkeypatch.setattr(*of, lambda *its, of=getattr(*of), **more: found.append(name) or of(*its, **more))
-
     def generate(*its, **more):
         for number, token in enumerate(written(*its, **more)):
             if not number:
@@ -242,9 +244,9 @@ def events(monkeypatch):
         found.append(f"{repeats} turns" + ", one seen" * bool(seen))
         return measured(*its, repeats=repeats, seen=seen, **more)
 
-    written, measured = demo.generate, demo.measure_setups
-    once("look", (prepared, "fastest"))
-    once("careful look", (prepared, "autotune"))
+    written, measured, looked = demo.generate, demo.measure_setups, prepared.fastest
+    monkeypatch.setattr(prepared, "fastest", lambda *its, **more: found.append("look") or looked(*its, **more))
+    monkeypatch.setattr(prepared, "autotune", lambda *_, **__: found.append("careful look"))
     monkeypatch.setattr(demo, "generate", generate)
     monkeypatch.setattr(demo, "measure_setups", measure_setups)
     return found

@@ -1,5 +1,7 @@
 """A token's answer is the same, bit by bit, in whatever call it is read."""
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -26,9 +28,18 @@ def small(seed: int, layers: int = 3) -> GPT:
     return model
 
 
+def some_ids():
+    return torch.randint(97, (1, CONTEXT), generator=torch.Generator().manual_seed(5))
+
+
 @pytest.fixture
 def ids():
-    return torch.randint(97, (1, CONTEXT), generator=torch.Generator().manual_seed(5))
+    return some_ids()
+
+
+@cache
+def in_8_bits() -> GPT:
+    return quantise(small(1))
 
 
 @torch.inference_mode()
@@ -45,15 +56,19 @@ def in_calls(model: GPT, ids, sizes, first: int):
     return [torch.cat(parts, 1) for parts in zip(*found)]
 
 
+@cache
+def one_by_one(first: int, tokens: int):
+    return in_calls(in_8_bits(), some_ids()[:, :tokens], [1], first)
+
+
 @needs_steadiness
 @needs_int8
 @pytest.mark.parametrize("sizes", [[2], [5, 1, 3], [11], [12, 13], [33]])
 def test_in_8_bits_all_is_the_same_in_whatever_calls(ids, sizes):
     """Over the ends of every kind, in calls with and without a few queries left over."""
-    model = quantise(small(1))
     for first, tokens in ((150, 230), (350, 420), (490, 540)):
-        alone = in_calls(model, ids[:, :tokens], [1], first)
-        assert all(torch.equal(a, b) for a, b in zip(alone, in_calls(model, ids[:, :tokens], sizes, first)))
+        together = in_calls(in_8_bits(), ids[:, :tokens], sizes, first)
+        assert all(torch.equal(a, b) for a, b in zip(one_by_one(first, tokens), together))
 
 
 @needs_int8
@@ -68,7 +83,7 @@ def test_a_model_that_is_not_steady_fails_this_test(ids, monkeypatch):
 @needs_steadiness
 @needs_int8
 def test_a_chain_of_drafts_writes_the_text_of_plain_decoding(ids):
-    target, draft_model, prompt = quantise(small(1)), small(2, layers=1), ids[0, :180].tolist()
+    target, draft_model, prompt = in_8_bits(), small(2, layers=1), ids[0, :180].tolist()
     rounds = list(speculate(target, ModelDrafter(draft_model, 4), prompt, 60, temperature=0))
     assert tokens_of(rounds) == list(generate(target, prompt, 60, temperature=0)) and len(rounds) > 15
 
