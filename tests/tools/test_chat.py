@@ -559,7 +559,7 @@ def test_smollm2(capsys, monkeypatch):
                         lambda model, tokens=1, **_: 0.1 * (1 + 0.02 * tokens))
     monkeypatch.setattr("nanospec.cli.bench.measure.draft_seconds", lambda draft_model, **_: 0.01)
     monkeypatch.setattr(sys, "stdin", io.StringIO("Name three colours.\nSay that again.\n"))
-    assert chat.main(["--temperature", "0", "--max-new-tokens", "30", "--dtype", "float32", "--device", "cpu"]) == 0
+    assert chat.main(["--temperature", "0", "--max-new-tokens", "16", "--dtype", "float32", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     first, second = told_of(err)
     assert float(first[2]) >= 1 and float(second[2]) > 1.5 and "red" in out.lower()

@@ -153,7 +153,7 @@ def test_temperature_zero_says_whether_it_was_rounding():
 @pytest.mark.parametrize("drafter", DRAFTERS)
 def test_the_steps_of_every_drafter(run, drafter):
     shape = ["--shape", "2", "1"] if DRAFTERS[drafter].takes == "shape" else []
-    status, out, _ = run("--step", "--drafter", drafter, "--temperature", "0.8", "--max-new-tokens", "24", *shape)
+    status, out, _ = run("--step", "--drafter", drafter, "--temperature", "0.8", "--max-new-tokens", "12", *shape)
     assert status == 0 and out.startswith("round 1\n")
     coins = re.findall(r"u = (\d\.\d\d) ([<≥]) (\d\.\d\d)  (\w+)", out)
     assert all((float(u) <= float(prob)) if sign == "<" else (float(u) >= float(prob)) for u, sign, prob, _ in coins)
@@ -260,7 +260,7 @@ def test_the_first_token_comes_before_any_measurement_but_a_look_which_is_kept(r
             ["--measure"], ["careful look", "token", "5 turns, one seen"]), (
             ["--threads", "1"], ["look", *after]), (["--threads", "1"], after):
         events.clear()
-        assert run(*options)[0] == 0 and events == expected, options
+        assert run("--max-new-tokens", "2", *options)[0] == 0 and events == expected, options
 
 
 def test_step_by_step_nothing_is_measured_but_the_look(run, events):

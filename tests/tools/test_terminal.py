@@ -178,7 +178,7 @@ def test_what_a_sibling_is_judged_by():
 def test_every_coin_says_what_the_round_did(name):
     """u < probability where a draft token was accepted, and nowhere else; of every drafter by its name."""
     target, draft_model, dice, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), WatchedDice([3]), 0
-    for done in method_of(target, draft_model, name, gamma=4).run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=24, dice=dice):
+    for done in method_of(target, draft_model, name, gamma=4).run([3, 4, 5, 3, 4, 5, 3], max_new_tokens=12, dice=dice):
         text = printed(lambda console: step_text(1, done, dice.coins, decode), 200)
         assert ("bonus, drawn" in text) != ("residual distribution" in text)
         for node, p_target in judged(done).items():
