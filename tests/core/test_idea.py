@@ -15,6 +15,7 @@ from nanospec.speculate import verify
 TARGET, DRAFT_MODEL = TableModel(3, seed=1, zeros=0.3), TableModel(3, seed=2, zeros=0.3)
 
 
+@cache
 def probs(model):
     """Of a text the probabilities after each token. A walk asks for the same texts again and again."""
     known = cache(lambda *text: model(torch.tensor([text]))[0].softmax(-1))

@@ -522,13 +522,13 @@ def test_a_chat_model_beside_transformers(transformers, tmp_path, monkeypatch, c
     pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
     small_gguf.write(tmp_path / "a.gguf")
     (tmp_path / "q.jsonl").write_text('{"prompt": "aa"}\n{"prompt": "b"}\n{"prompt": "ccc"}')
-    options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "50", "--threads", "1", "--dtype", "float32",
+    options = ["--weights", str(tmp_path / "a.gguf"), "--max-new-tokens", "20", "--threads", "1", "--dtype", "float32",
                "--prompts", str(tmp_path / "q.jsonl")]
     texts, asked = {}, questions.ask
 
     def ask(questions, writers, *more):
         for name, write in writers.items():
-            texts[name] = [sum(write([1, 2, number], 0), [])[:50] for number in (3, 4)]
+            texts[name] = [sum(write([1, 2, number], 0), [])[:20] for number in (3, 4)]
         return asked(questions, writers, *more)
 
     monkeypatch.setattr(questions, "ask", ask)

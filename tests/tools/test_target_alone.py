@@ -44,14 +44,14 @@ def test_demo(alone, capsys, drafter):
 
 def test_bench(alone, capsys, tmp_path):
     argv = ["--weights", str(alone), "--device", "cpu", "--prompts", "1", "--temperatures", "0", "--gammas", "2",
-            "--max-new-tokens", "8", "--json", str(tmp_path / "a.json")]
+            "--max-new-tokens", "4", "--json", str(tmp_path / "a.json")]
     for drafters, names in ([], ["suffix"]), (["--drafters", "all"], WITHOUT_DRAFT_MODEL):
         assert bench.main([*argv, *drafters]) == 0
         rows = json.loads((tmp_path / "a.json").read_text())
         assert [row["drafter"] for row in rows] == names and {row["draft_model"] for row in rows} == {"none"}
         assert (WITHOUT.format("--drafters") in capsys.readouterr().err) == (not drafters)
     assert bench.main(["serve", "--weights", str(alone), "--device", "cpu", "--rows", "1", "--drafters", "lookup",
-                       "--gamma", "2", "--max-new-tokens", "8"]) == 0
+                       "--gamma", "2", "--max-new-tokens", "2"]) == 0
     assert "lookup 2" in capsys.readouterr().out
 
 
