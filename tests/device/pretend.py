@@ -21,7 +21,7 @@ that torch has for backends written in Python ("PrivateUse1", experimental; torc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -109,29 +109,50 @@ def _run(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """Do on the raw tensors what was asked for, and note what a GPU would have had to wait for."""
     if not GPU.here:
         raise RuntimeError("the pretend GPU is not plugged in")
-    name, schema = operation.name(), operation._schema
-    given = [*_leaves(args), *_leaves(tuple(kwargs.values()))]
+    op = _facts(operation)
+    given = _leaves((*args, *kwargs.values()))
     tensors = [leaf for leaf in given if isinstance(leaf, Tensor)]
     foreign = [tensor for tensor in tensors if not isinstance(tensor, OnDevice)]
-    if schema.name not in HANDED_OVER and len(foreign) < len(tensors) and any(tensor.dim() for tensor in foreign):
-        raise RuntimeError(f"{name}: tensors of both devices; the CPU's have the shapes "
+    if not op.hands_over and len(foreign) < len(tensors) and any(tensor.dim() for tensor in foreign):
+        raise RuntimeError(f"{op.name}: tensors of both devices; the CPU's have the shapes "
                            f"{[tuple(tensor.shape) for tensor in foreign if tensor.dim()]}")
-    view = any(result.alias_info and not result.alias_info.is_write for result in schema.returns)
     leaves = any(isinstance(leaf, torch.device) and leaf.type == "cpu" for leaf in given)
-    copies = schema.name == "aten::copy_" and bool(foreign)
-    if copies or leaves or schema.name in READS or _by_a_mask(name, args):
+    copies = op.copies and bool(foreign)
+    if copies or leaves or op.reads or _by_a_mask(op.name, args):
         way = "write" if copies and foreign[0] is tensors[1] else "read"
-        GPU.transfer(way, name, blocking=way == "read" or args[2:] != (True,))
-    GPU.queued |= not (view or copies or leaves or schema.name in ANSWERS or schema.name.startswith(MEMORY))
+        GPU.transfer(way, op.name, blocking=way == "read" or args[2:] != (True,))
+    GPU.queued |= not (copies or leaves or op.works_not)
     out = operation(*_mapped(_raw, args), **_mapped(_raw, kwargs))
-    if schema.is_mutable:           # written in place: the tensor itself is the result, where there is one
+    if op.mutable:                  # written in place: the tensor itself is the result, where there is one
         written = [leaf for leaf in (args[0], *kwargs.values()) if isinstance(leaf, OnDevice)]
         return written[0] if isinstance(out, Tensor) and written else out
     if leaves:
         return out
     # A view of a tensor made outside inference mode is one, too.
-    with torch.inference_mode(torch.is_inference_mode_enabled() and not (view and not tensors[0].is_inference())):
+    with torch.inference_mode(torch.is_inference_mode_enabled() and not (op.view and not tensors[0].is_inference())):
         return _mapped(_wrapped, out)
+
+
+class Facts(NamedTuple):
+    """What an operation's schema says of it. works_not: whether it leaves nothing to be done on the device."""
+
+    name: str
+    hands_over: bool
+    copies: bool
+    reads: bool
+    view: bool
+    works_not: bool
+    mutable: bool
+
+
+@cache
+def _facts(operation: Any) -> Facts:
+    """Looked up once: to ask a schema takes longer than a small operation."""
+    schema = operation._schema
+    name = schema.name
+    view = any(result.alias_info and not result.alias_info.is_write for result in schema.returns)
+    return Facts(operation.name(), name in HANDED_OVER, name == "aten::copy_", name in READS, view,
+                 view or name in ANSWERS or name.startswith(MEMORY), schema.is_mutable)
 
 
 def _raw(leaf: Any) -> Any:
@@ -145,12 +166,12 @@ def _wrapped(leaf: Any) -> Any:
     return OnDevice(leaf) if isinstance(leaf, Tensor) else leaf
 
 
-def _leaves(tree: Any) -> Iterator[Any]:
-    if isinstance(tree, (list, tuple)):
-        for part in tree:
-            yield from _leaves(part)
-    else:
-        yield tree
+def _leaves(tree: Any) -> list[Any]:
+    """Of lists and tuples."""
+    leaves = []
+    for part in tree:
+        leaves += _leaves(part) if isinstance(part, (list, tuple)) else [part]
+    return leaves
 
 
 def _mapped(change: Callable, tree: Any) -> Any:

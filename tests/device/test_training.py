@@ -18,7 +18,9 @@ from train_tiny import SIZES, Training
 from training.learning import LearnedTraining, plan_of
 from tests.device.pretend import NAME
 
-SIZE = replace(SIZES["dust"], batch=2, steps=(2, 2, 2, 2), written=2)
+DUST = SIZES["dust"]
+SIZE = replace(DUST, target=replace(DUST.target, context=32), draft_model=replace(DUST.draft_model, context=32),
+               batch=2, steps=(2, 2, 2, 2), written=2)          # the target writes 16 tokens of a text, one by one
 
 
 @pytest.fixture(scope="module")

@@ -66,8 +66,8 @@ def test_every_drafter_writes_the_masked_targets_text(name):
                                       {"temperature": 0.7, "top_k": 1, "top_p": 0.9}], ids=str)
 def test_the_mask_comes_before_temperature_top_k_and_top_p(settings):
     for name in "chain", "tree":
-        truth = by_hand(FULL, RULES3, [2, 0, 2], 3, **settings)
-        assert off(method_of(*PAIR, name, **SMALL).run, truth, [2, 0, 2], 3, **settings) < 1e-12
+        truth = by_hand(FULL, RULES3, [2, 0, 2], 2, **settings)
+        assert off(method_of(*PAIR, name, **SMALL).run, truth, [2, 0, 2], 2, **settings) < 1e-12
     masked = PAIR[0](torch.tensor([[1]]))[0, -1]
     unmasked = FULL(torch.tensor([[1]]))[0, -1]
     assert probs(masked, top_k=1).argmax() != unmasked.argmax() and probs(masked, top_k=1).max() == 1
@@ -76,12 +76,12 @@ def test_the_mask_comes_before_temperature_top_k_and_top_p(settings):
 @pytest.mark.parametrize("rules", [RULES3, FREE], ids=["all of it", "where a token opens"])
 def test_the_draft_need_not_be_masked(rules):
     """In the second, a draft token opens what the tokens after it, of the same draft, are bound by."""
-    target, truth = Constrained(FULL, Grammar(torch.tensor(rules))), by_hand(FULL, rules, [0, 1], 2)
+    target, truth = Constrained(FULL, Grammar(torch.tensor(rules))), by_hand(FULL, rules, [0, 1], 2, top_k=2)
     mlp = small_learned("mlp", FULL)
     for drafter in (ModelDrafter(FULL_DRAFT_MODEL, 2), TreeDrafter(FULL_DRAFT_MODEL, [-1, 0, 1, 1]),
                     ModelDrafter(mlp, 1)):
         run = lambda ids, **request: speculate(target, drafter, ids, **request)             # noqa: E731
-        assert off(run, truth, [0, 1], 2) < 1e-12
+        assert off(run, truth, [0, 1], 2, top_k=2) < 1e-12
 
 
 @pytest.mark.parametrize("learned", ["early_exit", "eagle3"])

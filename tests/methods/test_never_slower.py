@@ -59,16 +59,37 @@ class Priced:
         return self.model(tokens, *its, **more)
 
 
-class Told(TableModel):
+class Quick(TableModel):
+    """What follows depends on the last token alone, so that a call costs next to nothing."""
+
+    def __init__(self, seed: int = 11, vocab_size: int = 40, context: int = 520):
+        super().__init__(vocab_size, seed, zeros=0)
+        self.config = replace(self.config, context=context)
+
+    def __call__(self, tokens, cache, kv_length=None, positions=None, attention_mask=None, layers=(), scored=None):
+        places = cache.next_slots(tokens.shape[1]) if positions is None else positions
+        number = self.number(tokens, places)
+        return self.logits[number if scored is None else number[:, tokens.shape[1] - scored:]]
+
+    def number(self, tokens, places):
+        return tokens
+
+    def opposite(self) -> "Quick":
+        """Sure of what this one seldom writes."""
+        other = Quick()
+        other.logits = -40 * self.logits
+        return other
+
+
+class Told(Quick):
     """Writes a text that is given, whatever it reads."""
 
     def __init__(self, ids: list[int]):
-        super().__init__(max(ids) + 1, 0)
-        self.config = replace(self.config, context=len(ids) + 8)
+        super().__init__(0, max(ids) + 1, len(ids) + 8)
         self.logits = torch.nn.functional.one_hot(torch.tensor([*ids, *[0] * 8])).log().double()
 
-    def _hash(self, context: list[int]) -> int:
-        return len(context)
+    def number(self, tokens, places):
+        return places + 1
 
 
 @pytest.fixture
@@ -92,23 +113,23 @@ def test_whenever_it_opens_and_closes_the_text_is_the_targets(name, wound):
             modes.add(gate.mode)
             yield done
 
-    assert rounds(TABLE, run, [1, 0, 1, 2, 1], 3)[1] < 1e-12 and len(modes) > 1
+    new = 2 if name == "stack" else 3               # so many are the ways in which its own drafter's drafts can end
+    assert rounds(TABLE, run, [1, 0, 1, 2, 1], new)[1] < 1e-12 and len(modes) > 1
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if entry_of(name).needs_draft_model])
 def test_after_plain_steps_its_model_has_read_every_token(name, wound):
-    entry, model = entry_of(name), draft_model_of(name, TARGET, DRAFT_MODEL)
+    model = draft_model_of(name, TARGET, DRAFT_MODEL)
     drafter = NeverSlower(drafter_of(name, TARGET, DRAFT_MODEL, **LARGE))
-    assert caches(TARGET, model if entry.needs_draft_model else None, drafter, prompts_of(4, 2, 6), 50,
-                  copies=not entry.needs_draft_model or entry.remembers, best=drafter.uniforms == 0,
-                  must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
+    assert caches(TARGET, model, drafter, prompts_of(4, 2, 6), 30, copies=entry_of(name).remembers,
+                  best=drafter.uniforms == 0, must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
 
 
 def test_plain_steps_of_long_ago_do_not_count(monkeypatch):
     """A drafter that never pays: of some 400 plain steps the last five are known. The clock shows their numbers."""
-    clock, target = Clock(), small_gpt(11, 2, 1, context=520)
+    clock, target = Clock(), Quick()
     monkeypatch.setattr(never_slower, "perf_counter", lambda: clock.now ** 2)
-    gate = NeverSlower(ModelDrafter(Priced(small_gpt(11, 1, 2, context=520), clock, 50), 4))
+    gate = NeverSlower(ModelDrafter(Priced(target.opposite(), clock, 50), 4))
     list(speculate(Priced(target, clock, 1), gate, [1, 2, 3], 500, 1, seed=5))
     assert len(gate.plain) == 5 and min(gate.plain) > 2 * 300
 
@@ -126,10 +147,9 @@ def test_it_takes_hardly_longer_than_the_better_of_both(what, monkeypatch):
     """Plain steps take 500 seconds and the reading of the prompt."""
     clock, temperature = Clock(), 0 if what == "copies" else 1
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    right, wrong = small_gpt(11, 2, 1, context=520), small_gpt(11, 1, 2, context=520)
-    with torch.no_grad():
-        wrong.head.weight *= 40                             # sure of what the target seldom writes
-    target, useless, good = Priced(right, clock, 1), Priced(wrong, clock, .15), Priced(right, clock, .15)
+    right = Quick()
+    target, useless, good = (Priced(model, clock, step) for model, step in (
+        (right, 1), (right.opposite(), .15), (right, .15)))
 
     def drafter():
         return {"a chain that is right": lambda: ModelDrafter(good, 4),
@@ -231,14 +251,16 @@ class Asks(Drafter):
 
 def test_a_draft_model_that_is_asked_for_nothing_costs_what_it_costs(monkeypatch):
     """Such rounds are no plain steps. They bring a token each, for one and a half of their time: it closes, for as long
-    as a hundred times what it lost, and then each time for twice as long as before.
+    as ten times what it lost, and then each time for twice as long as before.
     """
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
+    for name, number in ("SHARE", 0.1), ("PAUSE", 16), ("LONGEST", 400):
+        monkeypatch.setattr(never_slower, name, number)
     gate, pauses = NeverSlower(Asks(clock)), []
     close = gate._close
     monkeypatch.setattr(gate, "_close", lambda: (close(), pauses.append(gate.left)))
-    list(speculate(Priced(Told([1] * 4000), clock, 1), gate, [1], 3900, 0))
+    list(speculate(Priced(Told([1] * 800), clock, 1), gate, [1], 700, 0))
     assert max(gate.plain) == 1 and pauses[0] > 2 * never_slower.PAUSE
     assert pauses[1:4] == [min(2 ** n * pauses[0], never_slower.LONGEST) for n in (1, 2, 3)]
 
@@ -257,17 +279,14 @@ def test_requests_come_and_go(wound):
         assert request.tokens == list(generate(TARGET, request.ids, request.max_new_tokens, temperature=0))
 
 
-@pytest.mark.parametrize("useless", [False, True])
-def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_both(useless, monkeypatch):
+def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_both(monkeypatch):
     """Of 120 requests up to twelve run at once. When one ends the next one comes some rounds later. The gate
     looks once whether drafts pay, and not again whenever the batch has changed.
     """
     clock, random = Clock(), Random(6)
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    right, wrong = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
-    with torch.no_grad():
-        wrong.head.weight *= 40                             # sure of what the target seldom writes
-    target, model = Priced(right, clock, 1), Priced(wrong if useless else right, clock, .15)
+    right = Quick()
+    target = Priced(right, clock, 1)
 
     def seconds(drafter) -> float:
         """Up to the last requests, of which there are ever fewer."""
@@ -281,16 +300,18 @@ def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_bo
         assert min(sizes) > 6 and sum(a != b for a, b in zip(sizes, sizes[1:])) > 20
         return clock.now - began
 
-    plain, alone, gated = (seconds(drafter) for drafter in (
-        Plain(), ModelDrafter(model, 4), NeverSlower(ModelDrafter(model, 4))))
-    assert gated < min(plain, alone) / .95
+    plain = seconds(Plain())
+    for model in right, right.opposite():
+        alone, gated = (seconds(drafter) for drafter in (
+            ModelDrafter(Priced(model, clock, .15), 4), NeverSlower(ModelDrafter(Priced(model, clock, .15), 4))))
+        assert gated < min(plain, alone) / .95
 
 
 def test_when_a_batch_has_halved_an_open_gate_takes_one_plain_step(monkeypatch):
     """Eight texts end one after the other. Of four, of two and of one the gate looks once what a plain step takes."""
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    target = small_gpt(11, 2, 1)
+    target = Quick()
     gate, seen = NeverSlower(ModelDrafter(Priced(target, clock, .15), 4)), []
     server = Server(Priced(target, clock, 1), gate, rows=8)
     for n in range(8):

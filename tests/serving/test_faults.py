@@ -13,12 +13,11 @@ from hypothesis.strategies import integers, lists, sampled_from, tuples
 from nanospec.cache import Cache
 from nanospec.dice import Dice
 from nanospec.errors import LogitsError
-from nanospec.methods.index import DRAFTERS
 from nanospec.model import GPT
 from nanospec.proof.tables import TableModel
 from nanospec.serving import rows
 from nanospec.serving.server import Server, ServerError
-from tests.serving.test_random_schedules import LEARNED, ROWS, Schedule, dice_of, new_drafter
+from tests.serving.test_random_schedules import DIFFERENT, LEARNED, ROWS, Schedule, dice_of, new_drafter
 
 CALLS = integers(0, 60)             # until a fault: some steps
 KINDS = sampled_from([ValueError, KeyboardInterrupt, LogitsError])
@@ -112,7 +111,7 @@ class Faulty(Schedule):
             self.ask_for(which)
 
 
-@pytest.mark.parametrize("name", [*DRAFTERS, *LEARNED])
+@pytest.mark.parametrize("name", [*DIFFERENT, *LEARNED])
 def test_nothing_is_wrong_and_nothing_lost(name, faults):
     run_state_machine_as_test(partial(Faulty, name, faults), settings=settings(
         derandomize=True, database=None, deadline=None, max_examples=4, stateful_step_count=25))

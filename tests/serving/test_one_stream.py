@@ -6,6 +6,7 @@ import copy
 import pickle
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from nanospec.serving.conversation import CONTEXT, Conversation
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 
-TARGET, DRAFT_MODEL = TableModel(3, 8), TableModel(3, 58)
+TARGET, DRAFT_MODEL, LONG = TableModel(3, 8), TableModel(3, 58), small_gpt(5, 2, 1, context=256)
 
 
 def both_turns(talk):
@@ -33,20 +34,22 @@ def test_two_turns_walked_together():
         first = list(generate(TARGET, [1, 2], 1, dice=dice))
         return tuple(first), tuple(generate(TARGET, [1, 2, *first, 0], 2, dice=dice))
 
-    found, _ = walk(lambda dice: both_turns(Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), dice=dice)))
+    found, _ = walk(lambda dice: both_turns(Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 1), dice=dice)))
     assert distance(found, walk(right)[0])[1] < 1e-12
 
 
 def test_turns_together_from_seeds():
-    """Of 400 conversations; two turns of one seed each would be .4 from the law. Noise: about .04."""
+    """Of 200 conversations; two turns of one seed each would be .4 from the law. Noise: about .06; .17 comes three
+    times in a million.
+    """
     flat, counts = small_gpt(2, 1, 1), np.zeros((2, 2))
     for weight in flat.parameters():
         weight.data *= 0
-    for seed in range(400):
+    for seed in range(200):
         talk = Conversation(flat, ModelDrafter(flat, 1), context=8, seed=seed)
         first, second = (tokens_of(talk.reply([0], 1))[0] for _ in range(2))
         counts[first, second] += 1
-    assert abs(counts / 400 - 0.25).sum() / 2 < 0.12
+    assert abs(counts / 200 - 0.25).sum() / 2 < 0.17
 
 
 def test_a_turn_that_has_a_seed_says_what_it_said():
@@ -131,11 +134,16 @@ def test_a_copy_goes_on_as_the_original_does(copied, name):
     assert [request.tokens for request in mine] == [request.tokens for request in asked]
 
 
+@cache
+def in_whole_numbers() -> list[int]:
+    return list(generate(LONG, [1, 2, 3] * 34, 100, top_k=3, seed=7))
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint64])
 def test_whole_numbers_of_few_bits_do_not_overflow(kind):
     """Prompts and lengths whose sum such a number cannot hold."""
-    target, ids = small_gpt(5, 2, 1, context=256), [1, 2, 3] * 34
-    plain = list(generate(target, ids, 100, top_k=3, seed=7))
+    target, ids = LONG, [1, 2, 3] * 34
+    plain = in_whole_numbers()
     theirs = [kind(token) for token in ids]
     settings = {"max_new_tokens": kind(100), "top_k": kind(3), "seed": kind(7)}
     assert list(generate(target, theirs, **settings)) == plain
