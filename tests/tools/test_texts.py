@@ -7,6 +7,7 @@ import re
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, given_in, without_half
 from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted
-from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, read
+from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, moved, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.tools.right_servers import running
@@ -32,6 +33,7 @@ TARGET, TOKENIZER = SHIPPED.draft_model, SHIPPED.tokenizer      # small, and tra
 NEW = 32
 PROMPTS = [TOKENIZER.begin + TOKENIZER.encode(text) for text in
            ("if not name:", "def __init__(", "yield from", "raise ValueError(")]        # five tokens each
+FEW = PROMPTS[2:]       # of so few tokens a bug is harder to find and to name
 
 
 def noisy(share: float):
@@ -111,8 +113,24 @@ def right(dtype, way):
     return way(in_type(TWINS, dtype))
 
 
+MOVED: dict[tuple, Moved] = {}
+
+
+def moved_once(exact, rounded, prompt, tokens, first):
+    """Many cases have texts in common. A model in one data type is one model here."""
+    key = exact.dtype, rounded, *map(tuple, (prompt, tokens)), first
+    if key not in MOVED:
+        MOVED[key] = moved(exact, rounded, prompt, tokens, first)
+    return MOVED[key]
+
+
+in_type_once = cache(in_type)
+
+
 def judged(a, b, dtype, target=TARGET, draft_model=DRAFT, prompts=PROMPTS):
-    return judge_texts(target, TOKENIZER, [Task(*each) for each in zip(prompts, a, b)], dtype, draft_model)
+    tasks = [Task(*each) for each in zip(prompts, a, b)]
+    with patch.multiple(texts, in_type=in_type_once, moved=moved_once):
+        return judge_texts(target, TOKENIZER, tasks, dtype, draft_model)
 
 
 WAYS = [(one, several), (one, batch), (one, parts), (one, threads), (several, batch), (several, parts),
@@ -202,15 +220,15 @@ BUGS = {
 }
 
 
-def greedy_texts():
-    return [greedy(tuple(prompt)) for prompt in PROMPTS]
+def greedy_texts(prompts=PROMPTS):
+    return [greedy(tuple(prompt)) for prompt in prompts]
 
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found_and_named(name):
     """30 of them, in B. A is right."""
     write, words = BUGS[name]
-    found = judged(greedy_texts(), [write(prompt) for prompt in PROMPTS], "float16")
+    found = judged(greedy_texts(FEW), [write(prompt) for prompt in FEW], "float16", prompts=FEW)
     assert found.status == 1 and found.verdict.startswith("A BUG in B") and words in found.verdict, found.verdict
 
 
@@ -397,14 +415,14 @@ def test_a_server_is_asked(names_ids, tmp_path, monkeypatch, capsys):
         tokens = [f"token_id:{token}" if names_ids else TOKENIZER.decode([token]) for token in ids]
         return {"text": TOKENIZER.decode(ids), "logprobs": {"tokens": tokens, "top_logprobs": [{}] * NEW}}
 
-    for name, lines in ("a", greedy_texts()), ("p", PROMPTS):
+    for name, lines in ("a", greedy_texts(FEW)), ("p", FEW):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
     with running(Server) as start:
         url = start(answer).url
         status = main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.jsonl"), url, "--prompts",
                        str(tmp_path / "p.jsonl"), "--new", str(NEW), "--at-once", "2", "--timeout", "3600"])
-        said = answers(Endpoint(url, PROMPTS[0], NEW, {"temperature": 0.0}, timeout=3600.0), PROMPTS)
-    ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in PROMPTS]
+        said = answers(Endpoint(url, FEW[0], NEW, {"temperature": 0.0}, timeout=3600.0), FEW)
+    ids = [[*generate(TARGET, prompt[1:], NEW, 0)] for prompt in FEW]
     assert said == (ids if names_ids else [*map(TOKENIZER.decode, ids)])
     assert status == 1 and "A BUG in B" in (out := capsys.readouterr().out) and "without its BOS" in out
 
@@ -430,8 +448,9 @@ def test_a_server_is_asked_and_judged_as_told(tmp_path, monkeypatch):
     assert judged == (TARGET, TOKENIZER, [Task(TOKENIZER.begin + TOKENIZER.encode("def"), "c", [7])], "float16", DRAFT)
 
 
-def test_from_the_command_line(tmp_path, capsys):
+def test_from_the_command_line(tmp_path, capsys, monkeypatch):
     """A text, ids and objects, and many prompts; each refusal is one line."""
+    monkeypatch.setattr("nanospec.cli.judge.load_pair", cache(load_pair))
     folder = Path(checkpoint.WEIGHTS)
     ids = [*generate(SHIPPED.target, PROMPTS[0], 8, 0)]
     (tmp_path / "a.txt").write_text(TOKENIZER.decode(ids) + "\n\n")
