@@ -13,6 +13,7 @@ from nanospec.files.model_file import save_model
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.proof.tables import small_gpt
 from nanospec.theory import expected_tokens, speedup
+from tests.conftest import priced
 from tests.invented import ROUNDS
 
 ROW = {"acceptance_length": 2.5, "steps": 2.0, "c": .25, "v": 1.5, "overhead": 1.25, "drafted": 11, "rounds": 4,
@@ -83,6 +84,7 @@ def weights(tmp_path, untuned, monkeypatch):
     """A pair of small models that write bytes, for few and short texts."""
     monkeypatch.setattr(why, "TEXTS", 2)
     monkeypatch.setattr(why, "NEW", 12)
+    monkeypatch.setattr(why, "TRIED", 3)
     tokenizer = Tokenizer({bytes([b]): b for b in range(256)})
     tokenizer.save(tmp_path / "ranks.tiktoken")
     for name, layers in (("target.pt", 2), ("draft.pt", 1)):
@@ -92,7 +94,8 @@ def weights(tmp_path, untuned, monkeypatch):
 
 @pytest.mark.parametrize("options", [["--gamma", "2"], ["--drafter", "lookup", "--temperature", "0"],
                                      ["--drafter", "confidence", "--rule", "block"]], ids=" ".join)
-def test_the_command(weights, capsys, options):
+def test_the_command(weights, capsys, monkeypatch, options):
+    monkeypatch.setattr("nanospec.cli.bench.measure.step_seconds", priced)      # a draft step takes its own time
     argv = ["why", "--weights", weights, "--prompt", "abcabcab", "--device", "cpu", "--threads", "1", *options]
     assert commands.main(argv) == 0
     out, err = capsys.readouterr()
