@@ -27,8 +27,8 @@ FEW = ("accept-everything", "residual-is-target", "ratio-flipped", "bonus-unwarp
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """No walk is given up because the machine is busy; one is walked a second time, and no more. None is too long, which
-    one run says as well as many.
+    """No walk is given up because the machine is busy; one is walked a second time, and no more. None is too long, and
+    one run says so as well as many.
     """
     monkeypatch.setattr("nanospec.judge.sampler.DESCENTS", 1)
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: walked(sampler, 1e9, again=1))
