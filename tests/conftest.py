@@ -152,6 +152,20 @@ def read_once():
 
 
 @cache
+def held_out_ids_once():
+    """The ids of the held-out files, which prompts are cut from: made once, for all lessons of a process."""
+    from nanospec.files.corpus import to_ids
+    found = {}
+
+    def known(texts, tokenizer):
+        key = tokenizer.fingerprint()
+        if key not in found:
+            found[key] = to_ids(texts, tokenizer)
+        return found[key]
+    return known
+
+
+@cache
 def learn_and_test_once():
     """Texts that several lessons learn from: read by the pair's target once, for all lessons of a process."""
     import kit
@@ -197,6 +211,7 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
     read_texts = read_once()
     monkeypatch.setattr("kit.learn_and_test", learn_and_test_once())
     monkeypatch.setattr("nanospec.files.load_pair", load_once())
+    monkeypatch.setattr("nanospec.cli.bench.prompts.to_ids", held_out_ids_once())
 
     def run(name: str, *exchanged: tuple[str, str]) -> tuple[dict, str]:
         monkeypatch.chdir(tmp_path)
@@ -218,8 +233,10 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out
     yield run
-    # Functions hold their lesson's names, and these hold its models: Python would look for such circles seldom.
+    # Functions hold their lesson's names, and these hold its models: Python would look for such circles seldom. What is
+    # there afterwards, torch and pytest, is not looked through again after the next lesson.
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

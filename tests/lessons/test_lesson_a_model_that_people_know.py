@@ -19,9 +19,9 @@ def test_a_model_that_people_know(lesson):
         located("smollm2")
     except RequestError as error:
         pytest.skip(str(error))
-    names, out = lesson("a_model_that_people_know", ("NEW = 64", "NEW = 6"),
+    names, out = lesson("a_model_that_people_know", ("NEW = 64", "NEW = 4"),
                         ("TableModel(5, 1), Without(TableModel(5, 2), 3)",
-                         "TableModel(4, 1), Without(TableModel(4, 2, zeros=0), 2)"))
+                         "TableModel(3, 1), Without(TableModel(3, 2, zeros=0), 2)"))
     found = table_under(out, "request")
     assert list(found) == ["story", "question", "rewriting"]
     for kind, cells in found.items():

@@ -105,7 +105,7 @@ def what_is_to_be_changed(names, truth):
 
 
 @pytest.mark.usefixtures("packed")
-@shorter(("encode(prompt), 48", "encode(prompt), 28"))
+@shorter(("encode(prompt), 48", "encode(prompt), 28"), ('radius):\\n"), 24, ', 'radius):\\n"), 10, '))
 def test_no_rule_passes_its_ceiling(lesson, exchanged):
     names, out = lesson("how_close_a_rule_can_come", *exchanged)
 

@@ -10,10 +10,7 @@ from tests.printed import lines_of
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-FEWER = ("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)")
-
-
-@shorter(*FEWER, ("steps=40", "steps=25"))
+@shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"), ("steps=40", "steps=25"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 
@@ -37,7 +34,8 @@ def alphas_fall(names, out):
         assert line[0] > line[4] > 0.02
 
 
-@shorter(*FEWER, ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 18'), ('"EAGLE-3, unrolled", 3, 60', '"EAGLE-3, unrolled", 3, 18'))
+@shorter(("train_texts, 64)", "train_texts, 32, 64)"), ("held_texts, 12)", "held_texts, 8, 64)"),
+         ('"EAGLE-3", 1, 60', '"EAGLE-3", 1, 18'), ('"EAGLE-3, unrolled", 3, 60', '"EAGLE-3, unrolled", 3, 18'))
 def test_practice_on_its_own_drafts(lesson, exchanged):
     names, out = lesson("practice_on_its_own_drafts", *exchanged)
     alphas_fall(names, out)

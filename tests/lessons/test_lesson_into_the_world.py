@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("transformers")        # one process import
 LESSON, = (Path(__file__).parents[2] / "lessons").glob("*_into_the_world.py")
 
 
-@shorter(("NEW = 96", "NEW = 32"))
+@shorter(("NEW = 96", "NEW = 20"))
 def test_into_the_world(transformers, lesson, exchanged):
     pytest.importorskip("transformers", "5.23", reason="older versions make one call more at the end")
     names, out = lesson("into_the_world", *exchanged)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 LESSONS = sorted((ROOT / "lessons").glob("[0-9]*.py"))
 
 
-def test_one_real_round(lesson):
+def test_one_real_round_and_every_lesson_with_its_question(lesson):
     names, out = lesson("overview")
     done, accepted = names["done"], names["accepted"]
     ends = r"(accepted|rejected|never judged)"
@@ -22,9 +22,6 @@ def test_one_real_round(lesson):
         assert chance == min(1, p / q) and [float(cell) for cell in line[:3]] == pytest.approx([p, q, chance], abs=6e-4)
     assert f"has brought {accepted + 1} tokens" in out and len(done.emitted) == accepted + 1
 
-
-def test_every_lesson_is_listed_with_its_question(lesson):
-    _, out = lesson("overview")
     for number, path in enumerate(LESSONS[1:], 1):
         head = path.read_text().splitlines()
         assert head[1] == f"# # {title_of(path)}"

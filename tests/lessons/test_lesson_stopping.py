@@ -106,7 +106,7 @@ def the_figures_of_the_answers(names):
     assert names["comes_out"](names["ways"](p_target, p_target, 0)) == pytest.approx([.25, .6, .15])
 
 
-@shorter(("generate(target, ids, 64,", "generate(target, ids, 40,"), ("rule, 8), ids, 64,", "rule, 8), ids, 40,"),
+@shorter(("generate(target, ids, 64,", "generate(target, ids, 28,"), ("rule, 8), ids, 64,", "rule, 8), ids, 28,"),
          ('square(1) == 1\\n" * 3)]', 'square(1) == 1\\n" * 3)][:2]'))
 def test_when_to_stop(lesson, exchanged):
     names, out = lesson("when_to_stop", *exchanged)

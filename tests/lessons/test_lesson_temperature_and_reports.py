@@ -13,8 +13,10 @@ from nanospec.proof.walk import distance
 EXACT = "< 1e-12"
 
 
-def test_temperature_and_greedy(lesson):
-    names, out = lesson("temperature_and_greedy")
+@shorter(("[1], 1, 3, OneRow", "[1], 1, 2, OneRow"), ("sum(rounds, ())[:3]", "sum(rounds, ())[:2]"),
+         ("distribution(big, [1], 3, **setting)", "distribution(big, [1], 2, **setting)"))
+def test_temperature_and_greedy(lesson, exchanged):
+    names, out = lesson("temperature_and_greedy", *exchanged)
     assert re.search(r"^T = 0\.5 +0\.685 +0\.247 +0\.062 +0\.007 *$", out, re.M), "squares: .25, .09, .0225, .0025"
     kept = table_under(out, "what is kept")
     assert kept["top-k 2"] == ["0.625", "0.375", "0.000", "0.000"]

@@ -8,7 +8,7 @@ from printed import table_under
 from shorter import shorter
 
 
-@shorter(("held_out_prompts(pair, 1, 220)", "held_out_prompts(pair, 1, 160)"),
+@shorter(("held_out_prompts(pair, 1, 220)", "held_out_prompts(pair, 1, 155)"),
          ("NEW, prompts = 60, held_out_prompts(pair, 12, 90)", "NEW, prompts = 6, held_out_prompts(pair, 2, 24)"))
 def test_the_same_to_the_last_bit(lesson, exchanged):
     names, out = lesson("the_same_to_the_last_bit", *exchanged)

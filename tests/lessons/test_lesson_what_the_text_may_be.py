@@ -13,6 +13,7 @@ from tests.proof.zoo import ALL_BUGS
 
 @pytest.mark.usefixtures("packed")
 @shorter(("START, NEW, GAMMA = (0,), 4, 2", "START, NEW, GAMMA = (0,), 3, 2"), ("ids, 24, 0.7", "ids, 12, 0.7"),
+         ("PENALTY, WRITTEN = 0.7, 3", "PENALTY, WRITTEN, GAMMA = 0.7, 2, 1"),
          ("prompt in enumerate(PROMPTS)", "prompt in enumerate(PROMPTS[:2])"))
 def test_what_the_text_may_be(lesson, exchanged):
     names, out = lesson("what_the_text_may_be", *exchanged)
