@@ -15,7 +15,7 @@ def two(*numbers):
     return [f"{number:.2f}" for number in numbers]
 
 
-@shorter(('"new": 96}', '"new": 20 if T == 3 else 40}'), ("held_out_prompts(pair, 3)", "held_out_prompts(pair, 2)"),
+@shorter(('"new": 96}', '"new": 20 if T == 3 else 28}'), ("held_out_prompts(pair, 3)", "held_out_prompts(pair, 2)"),
          ("new=24", "new=6"), ("generate(big, ids, 8, t", "generate(big, ids, 3, t"))
 def test_where_it_loses(lesson, exchanged):
     names, out = lesson("where_it_loses", *exchanged)
