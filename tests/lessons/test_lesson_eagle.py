@@ -10,7 +10,8 @@ from tests.printed import lines_of
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"), ("steps=40", "steps=25"))
+@shorter(("train_texts, 64)", "train_texts, 40, 96)"), ("held_texts, 12)", "held_texts, 8, 96)"),
+         ("steps=40", "steps=25"))
 def test_drafting_hidden_states(lesson, exchanged):
     names, out = lesson("drafting_hidden_states", *exchanged)
 

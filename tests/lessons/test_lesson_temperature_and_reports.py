@@ -13,8 +13,9 @@ from nanospec.proof.walk import distance
 EXACT = "< 1e-12"
 
 
-@shorter(("[1], 1, 3, OneRow", "[1], 1, 2, OneRow"), ("sum(rounds, ())[:3]", "sum(rounds, ())[:2]"),
-         ("distribution(big, [1], 3, **setting)", "distribution(big, [1], 2, **setting)"))
+@shorter(("exact.target, prompt, 32", "exact.target, prompt, 12"), ("4), prompt, 32", "4), prompt, 12"),
+         ("prompt, 4, 32, OneRow()", "prompt, 4, 12, OneRow()"), ("sum(rounds, ()))[:32]", "sum(rounds, ()))[:12]"),
+         ("assert 7 <= len(rounds) <= 32", "assert 3 <= len(rounds) <= 12"))
 def test_temperature_and_greedy(lesson, exchanged):
     names, out = lesson("temperature_and_greedy", *exchanged)
     assert re.search(r"^T = 0\.5 +0\.685 +0\.247 +0\.062 +0\.007 *$", out, re.M), "squares: .25, .09, .0225, .0025"
@@ -41,8 +42,8 @@ def test_temperature_and_greedy(lesson, exchanged):
     target, text = names["exact"].target, names["prompt"] + names["plain"]
     with torch.inference_mode():                    # one call without a cache: is every token the best one there?
         best = target(torch.tensor([text]))[0].argmax(-1).tolist()
-    assert best[len(names["prompt"]) - 1:-1] == names["plain"] and len(names["plain"]) == 32
-    assert f"32 one token at a time, {len(names['rounds'])} in rounds" in out
+    assert best[len(names["prompt"]) - 1:-1] == names["plain"] and len(names["plain"]) == (12 if exchanged else 32)
+    assert f"{len(names['plain'])} one token at a time, {len(names['rounds'])} in rounds" in out
     for number, T in enumerate((0, 0.5, 1, 2)):     # the picture's bars
         high = list(names["heights"].values())[number]
         assert high == probs(names["of_target"][names["place"]], T)[names["best"]].tolist()

@@ -18,8 +18,8 @@ from tests.printed import lines_of
 pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process then reads once
 
 
-@shorter(("train_texts, 48)", "train_texts, 24, 64)"), ("text[:2500])[:128]", "text[:2500])[:96]"),
-         ("len(some) == 128", "len(some) == 96"), ("steps=100, rate=1e-2", "steps=30, rate=3e-2"))
+@shorter(("train_texts, 48)", "train_texts, 24, 64)"), ("text[:2500])[:128]", "text[:2500])[:64]"),
+         ("len(some) == 128", "len(some) == 64"), ("steps=100, rate=1e-2", "steps=30, rate=3e-2"))
 def test_what_to_train_on(lesson, exchanged, monkeypatch):
     trained = cache(trained_student)                        # two students that begin as the same one
     monkeypatch.setattr("student.trained_student", lambda *given, **how: deepcopy(trained(*given, **how)))
