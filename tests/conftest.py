@@ -233,10 +233,8 @@ def lesson(tmp_path, monkeypatch, capsys, untuned):
         assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         return names, capsys.readouterr().out
     yield run
-    # Functions hold their lesson's names, and these hold its models: Python would look for such circles seldom. What is
-    # there afterwards, torch and pytest, is not looked through again after the next lesson.
+    # Functions hold their lesson's names, and these hold its models: Python would look for such circles seldom.
     gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture
