@@ -80,8 +80,9 @@ class TableModel:
                     for row, masks in zip(kept, attention_mask.tolist())]
         number = torch.tensor([[self._hash(context) for context in contexts] for contexts in seen])
         logits = self.logits[number if scored is None else number[:, T - scored:]]
-        hidden = number[:, :, None, None].to(self.dtype).expand(*number.shape, len(layers), 2)
-        return (logits, hidden) if layers else logits
+        if not layers:
+            return logits
+        return logits, number[:, :, None, None].to(self.dtype).expand(-1, -1, len(layers), 2)
 
     def _hash(self, context: list[int]) -> int:
         h = 1
