@@ -99,6 +99,8 @@ def weights_like(value, shape: tuple[int, ...], what: str) -> torch.Tensor:
 
 def _plain(value):
     """Tensors and numpy's things as Python's; a tuple as a list; what stands in them as well."""
+    if type(value) is int:                              # as most are, and it is asked thousands of times
+        return value
     if isinstance(value, torch.Tensor) or type(value).__module__ == "numpy":
         return value.tolist()
     return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
@@ -106,6 +108,8 @@ def _plain(value):
 
 def _int(value) -> int | None:
     """A whole number, alone or alone in a list, as Python's; None if it is no such thing."""
+    if type(value) is int:
+        return value
     plain = _plain(value)
     if isinstance(plain, list) and len(plain) == 1:
         plain = plain[0]

@@ -68,6 +68,7 @@ class Exercise(Entry):
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
+    _right: dict[str, dict[str, Callable]] = field(default_factory=dict, init=False, repr=False)
     _of_mistakes: dict[tuple[int, str], list[Seen]] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -78,7 +79,10 @@ class Exercise(Entry):
     def right(self) -> dict[str, Callable]:
         """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
         source = envelope.opened().get(envelope.RIGHT + self.file, self.answer)
-        return vars(find_functions(source, ANSWERS / self.file, self, Clock()))
+        if source not in self._right:
+            found = find_functions(source, ANSWERS / self.file, self, Clock())
+            self._right[source] = {name: inspect.unwrap(function) for name, function in vars(found).items()}
+        return self._right[source]
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**self.right() | mistake.functions)

@@ -9,11 +9,10 @@ import torch
 from lessons.check import seeds
 from lessons.check.answered import pair, whole
 from lessons.check.engine import Exercise, wrong
-from lessons.check.rounds import GAMMA, IDS, count, distribution_of, next_weights, play_round, threshold
-from lessons.check.seen import Failure, Seen, values
-from lessons.kit import OneRow
+from lessons.check.rounds import GAMMA, IDS, count, distribution_of, next_weights, play_round, right_texts, threshold
+from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import expected_accepted
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 # Two tokens are enough: what is at stake is which slots are read, and every text has distributions of its own.
 TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 7, zeros=0)
@@ -80,7 +79,7 @@ def worked(f) -> list[Seen]:
 @lru_cache(maxsize=1)
 def walked(valid_slots: Callable) -> tuple[dict, int]:
     """Two rounds in every way the dice can fall, for the two parts that follow."""
-    return walk(lambda dice: two_rounds(valid_slots, OneRow(dice)))
+    return walk(lambda dice: two_rounds(valid_slots, Row(dice)))
 
 
 def exact(f) -> list[Seen]:
@@ -89,7 +88,7 @@ def exact(f) -> list[Seen]:
         for (tokens, _, _), weight in walked(f.valid_slots)[0].items():
             found[tokens] = found.get(tokens, 0.0) + weight
         return found
-    right = target_distribution(TARGET, IDS, NEW)
+    right = right_texts(TARGET, IDS, NEW)
     seen = values(f"two rounds with caches: the distribution of {NEW} tokens", texts, right)
     return [seen if seen.error else replace(seen, paths=walked(f.valid_slots)[1])]
 
@@ -103,7 +102,7 @@ def pace(f) -> list[Seen]:
 
 @lru_cache(maxsize=None)
 def accepted_at_best() -> float:
-    found, _ = walk(lambda dice: first_of(OneRow(dice)))
+    found, _ = walk(lambda dice: first_of(Row(dice)))
     return sum(weight * expected_accepted(TARGET, DRAFT_MODEL, [*IDS, *first], GAMMA)
                for first, weight in found.items())
 

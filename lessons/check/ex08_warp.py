@@ -10,10 +10,9 @@ from lessons.check.answered import weights_like
 from lessons.check.mistakes_in_warping import WRONGS
 from lessons.check.engine import Exercise
 from lessons.check.pairs import short
-from lessons.check.rounds import GAMMA, IDS, play_round
+from lessons.check.rounds import GAMMA, IDS, play_round, right_texts
 from lessons.check.seen import Seen, look, values
 from nanospec.probs import probs
-from nanospec.proof.walk import target_distribution
 
 TARGET4, DRAFT4 = seeds.table(4, 3), seeds.table(4, 4)
 LOGITS = torch.tensor([[0.0, 1.0, 2.0, 3.0], [2.0, -1.0, float("-inf"), 0.5], [5.0, 4.9, -3.0, 0.0],
@@ -131,7 +130,7 @@ def exact_values(f) -> list[Seen]:
 def exact(f) -> list[Seen]:
     return [look("a draft of two tokens, both models through your distribution: temperature 0.7, top_k 2",
                  lambda dice: play_round(dice, TARGET4, DRAFT4, warp=lambda logits: answered(f, logits, 0.7, 2)),
-                 target_distribution(TARGET4, IDS, GAMMA + 1, temperature=0.7, top_k=2))]
+                 right_texts(TARGET4, IDS, GAMMA + 1, temperature=0.7, top_k=2))]
 
 
 EXERCISE = Exercise(

@@ -1,6 +1,7 @@
 """Exercise 13: several draft tokens for one place, tried one after the other."""
 
 from collections.abc import Callable
+from functools import lru_cache
 
 from lessons.check import seeds
 from lessons.check.answered import pair, token, whole
@@ -18,10 +19,11 @@ def drawn_from(*q_drafts) -> Callable:
 
 
 def without_replacement(q_draft, count: int) -> Callable:
-    def next_draft(drawn):
+    @lru_cache(maxsize=None)
+    def next_draft(drawn: tuple[int, ...]):
         left = without(q_draft, drawn)
         return normal(left) if len(drawn) < count and left.sum() > 0 else None
-    return next_draft
+    return lambda drawn: next_draft(tuple(drawn))
 
 
 FOUR, FORBIDS, SURE, APART, LESS = (PAIRS[name] for name in (

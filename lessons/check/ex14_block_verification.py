@@ -9,9 +9,9 @@ from lessons.check.answered import number, pair, token, whole
 from lessons.check.engine import Exercise
 from lessons.check.mistakes_in_a_block import WRONGS, right_weights, token_by_token
 from lessons.check.pairs import BY_A_HAIR, vector
-from lessons.check.rounds import distribution_of
+from lessons.check.rounds import distribution_of, right_texts
 from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 
 def nearly(target, off: float):
@@ -124,7 +124,7 @@ def worked(f) -> list[Seen]:
 
 def exact(f) -> list[Seen]:
     return [look(f"{name}: the distribution of {case[3] + 1} tokens", lambda dice, case=case: written(f, dice, *case),
-                 target_distribution(case[0], case[2], case[3] + 1)) for name, case in TABLES.items()]
+                 right_texts(case[0], case[2], case[3] + 1)) for name, case in TABLES.items()]
 
 
 def accepted_on_average(f, case) -> float:

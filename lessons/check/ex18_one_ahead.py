@@ -13,9 +13,9 @@ from lessons.check.clock import shown
 from lessons.check.mistakes_one_ahead import WRONGS, OWN_HIDDEN
 from lessons.check.engine import Exercise, Functions
 from lessons.check.layers import TARGET, Layer, Scripted, hidden_of
-from lessons.check.rounds import count, distribution_of, next_weights, threshold
+from lessons.check.rounds import count, distribution_of, next_weights, right_texts, threshold
 from lessons.check.seen import Failure, Row, Seen, values
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 IDS = (1, 0)
 ROUNDS = (1, 1), (2, 0)                 # gamma, and how far off the layer is in any case: in the last it can be right
@@ -92,7 +92,7 @@ def exact(f) -> list[Seen]:
         for (tokens, _), weight in walked(f.propose, f.keep)[0].items():
             found[tokens] = found.get(tokens, 0.0) + weight
         return found
-    seen = values(f"two rounds: the distribution of {NEW} tokens", texts, target_distribution(TARGET, IDS, NEW))
+    seen = values(f"two rounds: the distribution of {NEW} tokens", texts, right_texts(TARGET, IDS, NEW))
     return [seen if seen.error else replace(seen, paths=walked(f.propose, f.keep)[1])]
 
 

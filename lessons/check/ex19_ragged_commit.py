@@ -12,10 +12,10 @@ from lessons.check.answered import pair, wholes
 from lessons.check.clock import shown
 from lessons.check.mistakes_in_a_batch import WRONGS
 from lessons.check.engine import Exercise
-from lessons.check.rounds import count, distribution_of, next_weights, threshold
+from lessons.check.rounds import count, distribution_of, next_weights, right_texts, threshold
 from lessons.check.seen import Failure, Row, Seen, values
 from lessons.oracles import completed, product_of
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 # For the walk: two tokens, two texts, and two calls. The second one reads what the first has left in the caches.
 TARGET, DRAFT_MODEL = seeds.table(2, 3, zeros=0), seeds.table(2, 4, zeros=0)
@@ -130,9 +130,10 @@ def play(f, dice) -> tuple[tuple[int, ...], ...]:
     tokens, length = padded(IDS, 0)
     caches = [[*ids[:-1]] + [0] * (N - len(ids) + 1) for ids in IDS]
     for gamma in GAMMAS:
+        texts = [row[:end] for row, end in zip(tokens.tolist(), length.tolist())]
         drafts, accepted, token, at = [], [], [], slots_of(f, length, gamma + 1)
         for b, cache in enumerate(caches):
-            text, drafted, q_draft, p_target = tokens[b, :length[b]].tolist(), [], [], []
+            text, drafted, q_draft, p_target = texts[b], [], [], []
             for _ in range(gamma):
                 q_draft.append(distribution_of(DRAFT_MODEL, (*text, *drafted)))
                 drafted.append(dice.pick(q_draft[-1]))
@@ -144,8 +145,9 @@ def play(f, dice) -> tuple[tuple[int, ...], ...]:
             drafts.append([text[-1], *drafted])
             enough = len(text) - len(IDS[b]) >= NEW     # then any token will do
             token.append(0 if enough else dice.pick(next_weights(accepted[b], p_target, q_draft)))
-        tokens, length = map(tensor, committed(f, tokens, length, drafts, accepted, token))
-    return tuple(tuple(tokens[b, len(ids):length[b]].tolist()[:NEW]) for b, ids in enumerate(IDS))
+        rows, ends = committed(f, tokens, length, drafts, accepted, token)
+        tokens, length = tensor(rows), tensor(ends)
+    return tuple(tuple(row[len(ids):end][:NEW]) for ids, row, end in zip(IDS, rows, ends))
 
 
 @lru_cache(maxsize=None)
@@ -165,7 +167,7 @@ def exact(f) -> list[Seen]:
                 whole[both] = whole.get(both, 0.0) + weight * probability
         return whole
     seen = values(f"two texts in one batch: the distribution of {NEW} tokens of both", texts,
-                  product_of(*(target_distribution(TARGET, ids, NEW) for ids in IDS)))
+                  product_of(*(right_texts(TARGET, ids, NEW) for ids in IDS)))
     return [replace(seen, paths=paths)]
 
 

@@ -11,9 +11,9 @@ from lessons.check.answered import pair, token, weights_like
 from lessons.check.mistakes_while_drawing import WRONGS, NO_TABLE, drawing_by
 from lessons.check.engine import Exercise, Functions
 from lessons.check.pairs import vector
-from lessons.check.rounds import IDS, TARGET, count, distribution_of, next_weights, threshold
+from lessons.check.rounds import IDS, TARGET, count, distribution_of, next_weights, right_texts, threshold
 from lessons.check.seen import Failure, Row, Seen, look, values
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 V = 3
 WORKED = 0, torch.zeros(2, 2, dtype=torch.float64), torch.tensor([[0., 1], [0, 0]], dtype=torch.float64)
@@ -132,7 +132,7 @@ def play_round(f, dice, case: Callable = fork) -> tuple[tuple[int, ...], int]:
 def exact(f) -> list[Seen]:
     """Of the best block, which is accepted whatever is said of it, and of others: there q_draft matters."""
     return [look(f"a round with {name}: the distribution of three tokens",
-                 lambda dice, case=case: play_round(f, dice, case)[0], target_distribution(TARGET, IDS, 3))
+                 lambda dice, case=case: play_round(f, dice, case)[0], right_texts(TARGET, IDS, 3))
             for name, case in (("the best block for this target", fork),
                                ("another block", lambda: CASES["two places"]))]
 

@@ -24,7 +24,11 @@ IDS = (1, 0)
 def of_table(size: int, number: int, zeros: float = 0) -> Callable:
     """A table's distribution after a text, of three tokens: with a table of two, the third has probability 0."""
     table = seeds.table(size, number, zeros=zeros)
-    return lambda ids: F.pad(distribution_of(table, tuple(ids)), (0, 3 - size))
+
+    @lru_cache(maxsize=None)
+    def padded(ids: tuple[int, ...]) -> torch.Tensor:
+        return F.pad(distribution_of(table, ids), (0, 3 - size))
+    return lambda ids: padded(tuple(ids))
 
 
 CASES: dict[str, tuple[Callable, Callable, int]] = {        # target, draft model, gamma

@@ -8,11 +8,12 @@ from lessons.check import engine, seeds
 from lessons.check.answered import wholes
 from lessons.check.catalogue import ENTRIES
 from lessons.check.engine import Exercise, Functions
+from lessons.check.rounds import right_texts
 from lessons.check.seen import Failure, Row, Seen, look, values
 from lessons.check.verdicts import verdict_distances, verdict_values
-from lessons.round_by_round import off_by
+from lessons.round_by_round import off_by, reading
 from nanospec.probs import probs
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import walk
 
 RULES = [f"round_{letter}" for letter in "abcdefgh"]
 VERDICTS = ("first", "later", "temperature")
@@ -77,10 +78,12 @@ def at_one() -> dict[str, tuple[str, float]]:
             for name, (verdict, _) in shown().items()}
 
 
+model_of = lru_cache(maxsize=None)(reading)             # each table reads a text once, for all mistakes
+
+
 def round_of(f, dice, target, draft_model, text: list[int], gamma: int, T: float) -> list[int]:
     """What the learner's round adds to that text."""
-    models = [lambda ids, model=model: model(torch.tensor([ids]))[0].clone() for model in (target, draft_model)]
-    found = wholes(f.right_round(*models, list(text), gamma, T, dice), "right_round")
+    found = wholes(f.right_round(model_of(target), model_of(draft_model), list(text), gamma, T, dice), "right_round")
     new = found[len(text):]
     if found[:len(text)] != text or not 1 <= len(new) <= gamma + 1:
         raise Failure(f"right_round must return the text {text} and 1 to {gamma + 1} tokens more; it returned {found}")
@@ -99,10 +102,10 @@ def exact(f) -> list[Seen]:
         """A round, and the target alone up to gamma + 1 tokens."""
         text = IDS + round_of(f, dice, target, draft_model, IDS, gamma, T)
         while len(text) < len(IDS) + gamma + 1:
-            text.append(dice.pick(probs(target(torch.tensor([text]))[0, -1], T)))
+            text.append(dice.pick(probs(model_of(target)(text)[-1], T)))
         return tuple(text[len(IDS):])
     return [look(f"{name}: {case[2] + 1} tokens", lambda dice, case=case: written(dice, *case),
-                 target_distribution(case[0], IDS, case[2] + 1, temperature=case[3])) for name, case in CASES.items()]
+                 right_texts(case[0], tuple(IDS), case[2] + 1, temperature=case[3])) for name, case in CASES.items()]
 
 
 def on_average(f, name: str) -> float:

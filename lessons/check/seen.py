@@ -11,7 +11,7 @@ from lessons.kit import OneRow
 from nanospec.dice import Dice
 from nanospec.errors import one_line
 from nanospec.proof.stats import goodness_of_fit
-from nanospec.proof.walk import walk
+from nanospec.proof.walk import WalkingDice, walk
 
 TOLERANCE = 1e-12       # of right and wrong
 SAME = 1e-9             # of one wrong distribution and another
@@ -89,7 +89,9 @@ class Seen:
 
 
 class Row(OneRow):
-    """Dice that remember from which line of which file they were last thrown."""
+    """Dice that remember from which line of which file they were last thrown. A walk's are thrown with plain numbers:
+    nearly all the time of a check goes into walks.
+    """
 
     thrown_at: dict[tuple[str, str], int] = {}
     first: tuple = ()           # what was thrown first: the weights of a pick, or "flip"
@@ -106,14 +108,17 @@ class Row(OneRow):
             name = "negative-weights" if min(listed, default=0) < 0 else ""
             raise Failure("dice.pick takes a (V,) tensor of weights, none negative, not all 0; got "
                           f"{weights!r:.60}{f' ({name})' * bool(name)}", name)
-        return super().pick(weights)
+        return self.dice.choose(listed) if isinstance(self.dice, WalkingDice) else super().pick(weights)
 
     def flip(self, prob) -> bool:
         Row.thrown_at["flip", sys._getframe(1).f_code.co_filename] = sys._getframe(1).f_lineno
-        self.first = self.first or ("flip", float(prob))
-        if not float(prob) >= 0:
-            name = "negative-probability" if float(prob) < 0 else ""
+        odds = float(prob)
+        self.first = self.first or ("flip", odds)
+        if not odds >= 0:
+            name = "negative-probability" if odds < 0 else ""
             raise Failure(f"dice.flip takes a probability, got {prob!r:.80}{f' ({name})' * bool(name)}", name)
+        if isinstance(self.dice, WalkingDice):
+            return bool(self.dice.choose([1 - min(odds, 1.0), min(odds, 1.0)]))
         return super().flip(prob)
 
 
@@ -190,11 +195,10 @@ def same(one: Seen, other: Seen) -> bool:
     """Wrong in the same places, and by the same numbers: to SAME, and to a share of how wrong it is, so that an epsilon
     of 1e-9 is told from one of 1e-10.
     """
-    off = one.differences()
-
     def close(key: Hashable) -> bool:
         a, b = one.got.get(key, 0.0), other.got.get(key, 0.0)
         if a == b or a != a and b != b:
             return True
-        return abs(a - b) <= max(one.tolerance, min(SAME, SHARE * abs(off.get(key, 0.0))))
+        off = abs(difference(a, one.expected.get(key, 0.0)))
+        return abs(a - b) <= max(one.tolerance, min(SAME, SHARE * off))
     return all(close(key) for key in one.got.keys() | other.got.keys())

@@ -69,8 +69,8 @@ class Descending(WalkingDice):
         self.chance, self.paths = np.random.default_rng(seed), 1
         super().__init__()
 
-    def _choose(self, weights: list[float]) -> int:
-        super()._choose(weights)
+    def choose(self, weights: list[float]) -> int:
+        super().choose(weights)
         possible = self.choices[-1][0]
         self.paths *= len(possible)
         return possible[self.chance.integers(len(possible))]

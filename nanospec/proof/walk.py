@@ -50,19 +50,20 @@ class WalkingDice:
 
     def flip(self, prob: Tensor) -> Tensor:
         """prob (B, n) -> (B, n) bool; above 1 counts as 1, as it does for a uniform."""
-        heads = [self._choose([1 - p, p]) for p in prob.clamp(max=1).flatten().tolist()]
+        heads = [self.choose([1 - p, p]) for p in prob.clamp(max=1).flatten().tolist()]
         return torch.tensor(heads, device=prob.device).view(prob.shape).bool()
 
     def pick(self, weights: Tensor) -> Tensor:
         """weights (B, V) -> (B,), or (B, n, V) -> (B, n)."""
-        drawn = [self._choose(row) for row in weights.flatten(0, -2).tolist()]
+        drawn = [self.choose(row) for row in weights.flatten(0, -2).tolist()]
         return torch.tensor(drawn, device=weights.device).view(weights.shape[:-1])
 
     def of_row(self, b: int) -> "WalkingDice":
         """A decision is a decision, whichever row it is made for."""
         return self
 
-    def _choose(self, weights: list[float]) -> int:
+    def choose(self, weights: list[float]) -> int:
+        """An index, in proportion to the weights: one decision, of plain numbers."""
         if self.at == len(self.choices):
             self.choices.append(_new_choice(weights))
         possible, probabilities, which, before = self.choices[self.at]
