@@ -5,10 +5,10 @@ from functools import lru_cache
 
 from lessons.check import seeds
 from lessons.check.answered import pair, token, whole
-from lessons.check.engine import Exercise
+from lessons.check.engine import Exercise, Functions
 from lessons.check.mistakes_at_a_node import WRONGS
 from lessons.check.pairs import BY_A_HAIR, PAIRS, distribution, drawn, normal, vector, without
-from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again
+from lessons.check.seen import Failure, Row, Seen, fits, look, not_drawn_again, part_of
 from lessons.oracles import best_acceptance
 from nanospec.proof.walk import walk
 
@@ -113,14 +113,25 @@ def worked(f) -> list[Seen]:
                                    (1, 0, {(0, 1): 1.0}))]
 
 
+@lru_cache(maxsize=len(CASES))
+def walked(node_rule: Callable, name: str) -> Seen:
+    """Which child is accepted, and the token, for the two parts that follow."""
+    return look(name, lambda dice: play(Functions(node_rule=node_rule), CASES[name], dice), {})
+
+
+@lru_cache(maxsize=None)
+def accepted_at_best(name: str) -> dict[int | None, float]:
+    return stands(*CASES[name])
+
+
 def exact(f) -> list[Seen]:
-    return [look(f"{name}: the token", lambda dice, case=case: play(f, case, dice)[1],
-                 dict(enumerate(case[0].tolist()))) for name, case in CASES.items()]
+    return [part_of(walked(f.node_rule, name), f"{name}: the token", lambda found: found[1],
+                    dict(enumerate(case[0].tolist()))) for name, case in CASES.items()]
 
 
 def pace(f) -> list[Seen]:
-    return [look(f"{name}: which one is accepted", lambda dice, case=case: play(f, case, dice)[0], stands(*case))
-            for name, case in CASES.items()]
+    return [part_of(walked(f.node_rule, name), f"{name}: which one is accepted", lambda found: found[0],
+                    accepted_at_best(name)) for name in CASES]
 
 
 def number_to_reach(f) -> str:

@@ -1,6 +1,7 @@
 """Exercise 21: a cascade with a deferral rule for every token: the mixture, and a round that writes by it."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 
 import torch
@@ -8,12 +9,12 @@ import torch
 from lessons.check import seeds
 from lessons.check.answered import token, weights_like, wholes
 from lessons.check.mistakes_while_mixing import WRONGS, right_mixture
-from lessons.check.engine import Exercise
+from lessons.check.engine import Exercise, Functions
 from lessons.check.pairs import PAIRS, vector
 from lessons.check.rounds import DRAFT_MODEL, GAMMA, IDS, TARGET, distribution_of
-from lessons.check.seen import Failure, Row, Seen, look, values
+from lessons.check.seen import Failure, Row, Seen, look, part_of, values
 from lessons.oracles import Mixture
-from nanospec.proof.walk import target_distribution, walk
+from nanospec.proof.walk import target_distribution
 
 WORKED = vector(.2, .7, .1), vector(.6, .3, .1), .2
 ROUNDS = (0.05, 2), (0.25, 2), (0.15, 1), (-0.6, 1), (0.2, 3)       # a, gamma; some tokens are deferred, none, all
@@ -101,10 +102,20 @@ def continued(found: dict[tuple[int, ...], float], a: float, gamma: int) -> dict
     return dict(whole)
 
 
+@lru_cache(maxsize=len(ROUNDS))
+def walked(one_round: Callable, a: float, gamma: int) -> Seen:
+    """What a round writes, and how many of the draft's first tokens that is, for the two parts that follow."""
+    def play(dice) -> tuple[tuple[int, ...], int]:
+        drafted, *rest = drafted_of(dice, gamma)
+        written = written_by(Functions(one_round=one_round), drafted, *rest, a, dice)
+        return written, [*(x == y for x, y in zip(written, drafted)), False].index(False)
+    return look("", play, {})
+
+
 def exact(f) -> list[Seen]:
-    found = [look(f"a = {a:g}, a draft of {gamma} token{'s' * (gamma > 1)}: the distribution of {gamma + 1} tokens",
-                  lambda dice, a=a, gamma=gamma: written_by(f, *drafted_of(dice, gamma), a, dice),
-                  of_the_mixture(a, gamma)) for a, gamma in ROUNDS]
+    found = [part_of(walked(f.one_round, a, gamma),
+                     f"a = {a:g}, a draft of {gamma} token{'s' * (gamma > 1)}: the distribution of {gamma + 1} tokens",
+                     lambda outcome: outcome[0], of_the_mixture(a, gamma)) for a, gamma in ROUNDS]
     for (a, gamma), seen in zip(ROUNDS, found):
         seen.got = seen.got if seen.error else continued(seen.got, a, gamma)
     return found
@@ -112,15 +123,13 @@ def exact(f) -> list[Seen]:
 
 def accepted_on_average(f, a: float, gamma: int) -> float:
     """So many of the draft's first tokens are what the round writes."""
-    def play(dice) -> int:
-        drafted, *rest = drafted_of(dice, gamma)
-        same = [x == y for x, y in zip(written_by(f, drafted, *rest, a, dice), drafted)]
-        return [*same, False].index(False)
-
-    found, _ = walk(lambda dice: play(Row(dice)))
-    return sum(count * weight for count, weight in found.items())
+    found = walked(f.one_round, a, gamma)
+    if found.error is not None:
+        raise found.error
+    return sum(count * weight for (_, count), weight in found.got.items())
 
 
+@lru_cache(maxsize=None)
 def most_accepted(a: float, ids: tuple[int, ...] = IDS, left: int = GAMMA) -> float:
     """The mean of sum min(pi, q_draft) over what is drafted, at the first place and after what is accepted there."""
     if not left:

@@ -3,7 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -136,6 +136,16 @@ def look(title: str, play: Callable, expected: dict) -> Seen:
     except Exception as error:
         return fell_over(title, error)
     return Seen(title, found, expected, paths)
+
+
+def part_of(whole: Seen, title: str, part: Callable, expected: dict) -> Seen:
+    """Of outcomes that have been walked already, some part of each."""
+    if whole.error is not None:
+        return replace(whole, title=title)
+    found: dict = {}
+    for outcome, weight in whole.got.items():
+        found[part(outcome)] = found.get(part(outcome), 0.0) + weight
+    return Seen(title, found, expected, whole.paths)
 
 
 def values(title: str, got: Callable[[], dict], expected: dict, tolerance: float = TOLERANCE) -> Seen:
