@@ -19,7 +19,7 @@ import torch
 
 import figures
 from coupled import WalkedNoise, agreement, cells, draw, gumbel
-from kit import table
+from kit import OneRow, table
 from kseq import k_seq, least_rho
 from oracles import sequential_acceptance
 from nanospec import ModelDrafter
@@ -152,7 +152,7 @@ def cells_at(place):
 
 
 def plain_and_drafted(dice):
-    noise = WalkedNoise(dice, cells_at)
+    noise = WalkedNoise(OneRow(dice), cells_at)
     return tuple(tuple(seeded(big, small, [1], 2, noise, gamma)[0][1:]) for gamma in (0, 1))
 
 

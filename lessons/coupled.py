@@ -90,7 +90,7 @@ def area(polygon: list[Point]) -> float:
 class WalkedNoise:
     """noise(place) -> (3,): every cell of every place has its turn, and a place that is asked for again has the same.
 
-    dice: those of a walk, or others. at(place): the cells of that place.
+    dice: for one text, as `kit.OneRow`, those of a walk or others. at(place): the cells of that place.
     """
 
     def __init__(self, dice: Any, at: Callable[[int], tuple[list[float], list[Tensor]]]):
@@ -99,6 +99,5 @@ class WalkedNoise:
     def __call__(self, place: int) -> Tensor:
         if place not in self.found:
             shares, noises = self.at(place)
-            self.dice.refill(1)
-            self.found[place] = noises[int(self.dice.pick(torch.tensor([shares], dtype=torch.float64)))]
+            self.found[place] = noises[self.dice.pick(shares)]
         return self.found[place].clone()

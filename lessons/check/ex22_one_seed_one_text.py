@@ -14,7 +14,7 @@ from lessons.check.engine import Exercise, Functions
 from lessons.check.mistakes_with_noise import RIGHT, WRONGS
 from lessons.check.pairs import HAIR, distribution, vector
 from lessons.check.rounds import distribution_of
-from lessons.check.seen import Failure, Seen, look, values
+from lessons.check.seen import Failure, Row, Seen, look, values
 from lessons.coupled import WalkedNoise, cells, draw
 from nanospec.proof.walk import walk
 
@@ -45,7 +45,8 @@ def drafted_by(f, text: list[int], draft_model: Callable, gamma: int, noise: Cal
     found = wholes(f.propose(list(text), draft_model, gamma, noise), "propose")
     if len(found) != gamma:
         raise Failure(f"propose, with gamma {gamma}, must return {gamma} tokens; it returned {found}")
-    return [token(x, len(noise(len(text))), "propose, for each place,") for x in found]
+    size = len(noise(len(text)))
+    return [token(x, size, "propose, for each place,") for x in found]
 
 
 def written_by(f, text: list[int], drafted: list[int], p_target: torch.Tensor, noise: Callable) -> list[int]:
@@ -103,7 +104,7 @@ def one_round(f, name: str, text: list[int], noise: Callable, other: Callable | 
 
 def both_texts(f, name: str, dice) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """gamma + 1 tokens, written round by round and by the target alone, with one noise."""
-    noise, (target, _, gamma) = WalkedNoise(dice.dice, lambda place: cells_of(name, place)), CASES[name]
+    noise, (target, _, gamma) = WalkedNoise(dice, lambda place: cells_of(name, place)), CASES[name]
     text, alone = [*IDS], [*IDS]
     while len(text) <= len(IDS) + gamma:
         text += one_round(f, name, text, noise)
@@ -132,7 +133,7 @@ def exact(f) -> list[Seen]:
 def on_average(f, name: str, apart: bool = False) -> float:
     """Tokens of a round. apart: with noise of its own for the draft model."""
     def play(dice) -> int:
-        one, other = (WalkedNoise(dice, lambda place: cells_of(name, place)) for _ in range(2))
+        one, other = (WalkedNoise(Row(dice), lambda place: cells_of(name, place)) for _ in range(2))
         return len(one_round(f, name, [*IDS], one, other if apart else None))
 
     found, _ = walk(play)
