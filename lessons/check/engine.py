@@ -68,8 +68,7 @@ class Exercise(Entry):
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
-    _right: dict[str, dict[str, Callable]] = field(default_factory=dict, init=False, repr=False)
-    _of_mistakes: dict[tuple[int, str], list[Seen]] = field(default_factory=dict, init=False, repr=False)
+    _kept: dict = field(default_factory=dict, init=False, repr=False)      # what is the same for all who are checked
 
     @property
     def throws(self) -> bool:
@@ -78,11 +77,10 @@ class Exercise(Entry):
 
     def right(self) -> dict[str, Callable]:
         """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
-        source = envelope.opened().get(envelope.RIGHT + self.file, self.answer)
-        if source not in self._right:
-            found = find_functions(source, ANSWERS / self.file, self, Clock())
-            self._right[source] = {name: inspect.unwrap(function) for name, function in vars(found).items()}
-        return self._right[source]
+        if (source := envelope.opened().get(envelope.RIGHT + self.file, self.answer)) not in self._kept:
+            found = vars(find_functions(source, ANSWERS / self.file, self, Clock()))
+            self._kept[source] = {name: inspect.unwrap(function) for name, function in found.items()}   # off the clock
+        return self._kept[source]
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**self.right() | mistake.functions)
@@ -90,10 +88,10 @@ class Exercise(Entry):
     def seen_of(self, mistake: Wrong, part: str) -> list[Seen]:
         """What that part sees of a known mistake. It is always the same, and so looked at once."""
         key = id(mistake), part
-        if key not in self._of_mistakes:
+        if key not in self._kept:
             with float64_of_lists():                        # as a learner's functions are looked at
-                self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
-        return self._of_mistakes[key]
+                self._kept[key] = self.looks[part](self.with_mistake(mistake))
+        return self._kept[key]
 
 
 @dataclass
