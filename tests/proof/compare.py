@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lessons.oracles import completed, expected_accepted, product_of
+from lessons.oracles import expected_accepted, product_of
 from nanospec.draft import Draft, Drafter, Rule
 from nanospec.generate import generate
 from nanospec.methods.draft_models.learned import Learned
@@ -94,22 +94,23 @@ def node_cases() -> Iterator[tuple[str, Tensor, Tensor]]:
         yield f"1e-{power} apart", even, even + 10.0 ** -power * torch.tensor([1.0, 1, -1, 2, -3], dtype=torch.float64)
 
 
-def node() -> Found:
-    """T0. After the draft token comes a one-hot bonus, so that its acceptance can be seen."""
-    count, error, tv = 0, 0.0, 0.0
-    for _, p_target, q_draft in node_cases():
-        rows = torch.stack([p_target, torch.eye(5, dtype=torch.float64)[0]])[None]
-        q_rows = torch.stack([torch.zeros_like(q_draft), q_draft])[None]
-        for rule in EVERY_RULE:
-            def play(dice):
-                x = int(dice.pick(q_draft[None]))
-                accepted, token = rule(Draft(torch.tensor([[0, x]]), q_rows), rows, dice)
-                return x if accepted else int(token)
+def one_node(p_target: Tensor, q_draft: Tensor, rule: Rule) -> Found:
+    """After the draft token comes a one-hot bonus, so that its acceptance can be seen."""
+    rows = torch.stack([p_target, torch.eye(5, dtype=torch.float64)[0]])[None]
+    q_rows = torch.stack([torch.zeros_like(q_draft), q_draft])[None]
 
-            found, paths = walk(play)
-            off = distance(found, dict(enumerate(p_target.tolist())))
-            count, error, tv = count + paths, max(error, off[0]), max(tv, off[1])
-    return count, error, tv
+    def play(dice):
+        x = int(dice.pick(q_draft[None]))
+        accepted, token = rule(Draft(torch.tensor([[0, x]]), q_rows), rows, dice)
+        return x if accepted else int(token)
+
+    found, paths = walk(play)
+    return paths, *distance(found, dict(enumerate(p_target.tolist())))
+
+
+def node() -> Found:
+    """T0."""
+    return worst(one_node(*pair, rule) for _, *pair in node_cases() for rule in EVERY_RULE)
 
 
 # T1 and T2
@@ -144,8 +145,20 @@ def first_round(target, drafter: Drafter, ids, **settings) -> Found:
         return tuple(next(speculate(target, drafter, ids, new, dice=dice, **settings)).emitted)
     found, paths = walk(play)
     settings.pop("rule", None)
-    found = completed(found, target, ids, new, **settings)
-    return compared(paths, found, target_distribution(target, ids, new, **settings), ids)
+    truth = target_distribution(target, ids, new, **settings)
+    return compared(paths, continued(found, truth), truth, ids)
+
+
+def continued(found: Distribution, truth: Distribution) -> Distribution:
+    """Every shorter outcome in `found` goes on as the true texts that begin with it do. What begins no true text stays
+    as it is, and is wrong.
+    """
+    longer: Distribution = defaultdict(float)
+    for tokens, weight in found.items():
+        rest = {text: part for text, part in truth.items() if text[:len(tokens)] == tokens} or {tokens: 1.0}
+        for text, part in rest.items():
+            longer[text] += weight * part / sum(rest.values())
+    return dict(longer)
 
 
 def rounds(target, run: Run, ids, new, **settings) -> Found:
