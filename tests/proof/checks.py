@@ -144,8 +144,8 @@ CHECKS = {check.name: check for check in [
           lambda: rounds(FULL, tree(FULL, FULL_DRAFT_MODEL, TWO, independent=True), [1, 0], 3, **WARM), slow=True),
     Check("T2", "tree rows", "tree 2, rows of 1 and 3, 2 tokens, T 0.7 and top-k 2", lambda: ragged(
         TABLE, TreeDrafter(DRAFT_MODEL, TWO), [[1], [0, 2, 1]], 2, settings=[WARM, {"top_k": 2}]), slow=True),
-    Check("T2", "tree of 3", "tree 3, V4, 3 tokens, T 1.3, top-k 3", lambda: rounds(
-        TABLE4, tree(TABLE4, DRAFT_MODEL4, [-1, 0, 0, 0]), [0, 1], 3, temperature=1.3, top_k=3)),
+    Check("T2", "tree of 3", "tree 3, V4, 2 tokens, T 1.3, top-k 3", lambda: rounds(
+        TABLE4, tree(TABLE4, DRAFT_MODEL4, [-1, 0, 0, 0]), [0, 1], 2, temperature=1.3, top_k=3)),
     Check("T2", "block", "block verification of 2, V3, 3 tokens",
           lambda: rounds(BLOCK, method_of(BLOCK, BLOCK_DRAFT_MODEL, rule="block", gamma=2).run, [1, 0], 3), slow=True),
     Check("T2", "traversal", "traversal of 2-1, V3, 3 tokens",

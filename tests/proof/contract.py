@@ -190,7 +190,8 @@ def second_request(name: str, rule: str) -> Found:
     run, used = method_by(name, rule, GPT4, GPT_DRAFT_MODEL4, **SMALL).run, drafter_of(name, GPT4, GPT_DRAFT_MODEL4,
                                                                                        **SMALL)
     for count, ids in enumerate(([0, 1, 2, 0, 1], [2], [1, 2, 3, 0, 1, 2, 2, 3])):
-        both = [[(done.tokens, done.emitted) for done in run_again(ids, max_new_tokens=10, temperature=0.8, seed=count)]
+        both = [[(done.tokens, done.emitted, done.q_draft.tolist())
+                 for done in run_again(ids, max_new_tokens=8, temperature=0.8, seed=count)]
                 for run_again in (lambda ids, **request: speculate(GPT4, used, ids, rule=RULES[rule], **request), run)]
         if both[0] != both[1]:
             return Off.at((3, 1.0, 1.0), f"after {ids}, its text number {count + 1}, it drafts as after no new one")

@@ -86,7 +86,7 @@ FAR = [
     mutant("eighty-slots-seen", "a token sees the last eighty slots only", "long_caches: chain, token",
            (ATTENDS, f"({ATTENDS}) & (self._slots[:kv_length] > slots[:, :, None] - 80)"), file="cache"),
     mutant("eighty-slots-committed", "after the eightieth slot no path is committed", "long_caches: tree, token",
-           (TO, "to, source, row = (cache.length[:, None] + count).clamp(max=80),"), file="methods.trees.tree_draft"),
+           (TO, "to, source = (cache.length[:, None] + count).clamp(max=80),"), file="methods.trees.tree_draft"),
     mutant("draft-flat-at-depth-three", "the draft model's positions end at depth 3", "long_caches: tree, token",
            ("+ self.depth)", "+ min(self.depth, 1))"), file="methods.trees.tree_reader"),
     mutant("third-child-reports-the-first", "the third child reports what the first was drawn from", "tree of 3",
