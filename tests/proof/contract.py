@@ -21,7 +21,7 @@ from nanospec.methods.index import DRAFTERS, RULES, Entry, Method, Options, meth
 from nanospec.probs import Sampling
 from nanospec.proof.stats import goodness_of_fit
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
-from nanospec.proof.walk import TOLERANCE, target_distribution
+from nanospec.proof.walk import target_distribution
 from nanospec.serving.server import Server
 from nanospec.speculate import speculate, tokens_of
 from nanospec.text import Text, prefill, until
