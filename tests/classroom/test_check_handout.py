@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from lessons.check.command import main
 from lessons.check.handout import LEFT_OUT
 
 ROOT = Path(__file__).parents[2]
+DRAWN_ANEW = variants.drawn.__wrapped__
 SHIPPED = {number: variants.run(ENTRIES[number].source) for number in variants.DRAWN}
 
 
@@ -26,18 +28,17 @@ def test_each_variant_has_tables_of_its_own(monkeypatch):
 
 @pytest.fixture(scope="module")
 def handed_out(tmp_path_factory):
-    """A handout, without the library's weights and the docs; a student's command in it."""
+    """A handout, without the library's weights and the docs, and Python started in it."""
     folder = tmp_path_factory.mktemp("class") / "handout"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lessons.check.handout.WHOLE", ("pyproject.toml",))
         assert main(["--handout", str(folder)]) == 0
     (folder / "nanospec").symlink_to(ROOT / "nanospec")
 
-    def check(*options):
+    def python(*options):
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        return subprocess.run([sys.executable, "-m", "lessons.check", *options], cwd=folder, capture_output=True,
-                              text=True, env=environment)
-    return folder, check
+        return subprocess.run([sys.executable, *options], cwd=folder, capture_output=True, text=True, env=environment)
+    return folder, python
 
 
 def lines(source: str) -> set[str]:
@@ -63,20 +64,35 @@ def test_no_answer_lies_in_it_as_text(handed_out):
     assert {"desk", "checks"} <= there and not there & {"ex01_pick", "rounds", "grade", "handout", "variants"}
 
 
+TWO_TRIES = """
+import sys
+from pathlib import Path
+from lessons.check.command import main
+for text in sys.argv[2:]:
+    Path(sys.argv[1]).write_text(text)
+    print("returned", main(["9"]))
+main(["9", "--hint"])
+"""
+
+
 def test_the_checker_works_without_answers(handed_out):
-    """A mistake in one of two functions is named, where the answer of the other is needed. Hints, but no answer."""
-    folder, check = handed_out
-    path = folder / "lessons" / "exercises" / "ex09_how_fast.py"
+    """A mistake in one of two functions is named, where the answer of the other is needed. Hints, but no answer. What
+    needs torch has one process.
+    """
+    folder, python = handed_out
+
+    def check(*options):
+        return python("-m", "lessons.check", *options)
+
+    path, right = folder / "lessons" / "exercises" / "ex09_how_fast.py", ENTRIES[9].answer
     assert "0 of 23 solved" in check("--list").stdout
-    path.write_text(ENTRIES[9].answer.replace("gamma * c + v(gamma + 1)", "v(gamma + 1)"))
-    said = check("9").stdout
-    assert "draft-is-free" in said and "--answer" not in said
-    path.write_text(ENTRIES[9].answer)
-    said = check("9")
-    assert said.returncode == 0 and "solved." in said.stdout and "--answer" not in said.stdout
+    said = python("-c", TWO_TRIES, str(path), right.replace("gamma * c + v(gamma + 1)", "v(gamma + 1)"), right)
+    wrong, solved, hint = said.stdout.split("returned ")
+    assert "draft-is-free" in wrong and "--answer" not in wrong
+    assert solved.startswith("1\n") and "solved." in solved and "--answer" not in solved
+    assert hint.startswith("0\n") and "hint 1 of" in hint
     assert check("9", "--answer").stdout == "Your teacher has the answers.\n"
-    assert check("--reset", "9").returncode == 0 and path.read_text() == stub(ENTRIES[9].answer)
-    assert "hint 1 of" in check("9", "--hint").stdout
+    assert check("--reset", "9").returncode == 0 and path.read_text() == stub(right)
     refused = check("--grade", ".")
     assert refused.returncode == 2 and "class's copy" in refused.stderr and "Traceback" not in refused.stderr
 
@@ -104,20 +120,26 @@ def test_a_clone_without_answers_says_so(monkeypatch, capsys):
     assert "lessons/answers is not there" in said and "--handout" in said and len(said.splitlines()) == 1
 
 
+@cache
+def drawn_as(name: str, number: int, source: str) -> str:
+    """By that name, which seeds.NAME is: the library remembers one variant, and here several have their turns."""
+    return DRAWN_ANEW(number, source)
+
+
 @pytest.fixture
 def variant(monkeypatch):
-    """The name of a variant -> number -> the names in that answer."""
+    """The name of a variant -> number -> the names in that answer. Each is drawn once."""
+    monkeypatch.setattr(variants, "drawn", lambda number, source: drawn_as(seeds.NAME, number, source))
+
     def named(name: str) -> dict[int, dict]:
         monkeypatch.setattr(seeds, "NAME", name)
-        variants.drawn.cache_clear()
         return {number: variants.run(ENTRIES[number].answer) for number in variants.DRAWN}
-    yield named
-    variants.drawn.cache_clear()
+    return named
 
 
-@pytest.mark.parametrize("name", ["autumn", "Übung 2", "x" * 300])
+@pytest.mark.parametrize("name", ["autumn", "Übung 2 " * 40])
 def test_nothing_can_be_copied_from_another_variant(variant, name):
-    """Other distances wherever something is wrong, as many verdicts of each kind, and the same again by that name."""
+    """Other distances wherever something is wrong, and as many verdicts of each kind."""
     for number, names in variant(name).items():
         drawn, shipped = names["verdicts"](), SHIPPED[number]["verdicts"]()
         assert sorted(verdict for verdict, _ in drawn.values()) == sorted(verdict for verdict, _ in shipped.values())
@@ -126,9 +148,15 @@ def test_nothing_can_be_copied_from_another_variant(variant, name):
         tables = [name for name in ("P_TARGET", "SEEDS") if name in names]
         assert tables and all(str(names[name]) != str(SHIPPED[number][name]) for name in tables)
         assert sorted(drawn) == sorted(shipped)
-    again = {number: names["verdicts"]() for number, names in variant(name).items()}
-    assert again == {number: names["verdicts"]() for number, names in variant(name).items()}
-    assert again[11] != variant(name + "!")[11]["verdicts"]()
+
+
+def test_a_name_draws_the_same_again_and_another_name_draws_others(variant, monkeypatch):
+    variant("autumn")
+    for number in variants.DRAWN:
+        assert DRAWN_ANEW(number, ENTRIES[number].source) == ENTRIES[number].answer
+    drawn = ENTRIES[11].answer
+    monkeypatch.setattr(seeds, "NAME", "autumn!")
+    assert variants.run(ENTRIES[11].answer)["verdicts"]() != variants.run(drawn)["verdicts"]()
 
 
 @pytest.mark.slow
@@ -162,7 +190,7 @@ def test_a_file_of_another_variant_is_known(variant):
     assert all(catalogue.as_handed_out(text, ENTRIES[11]) for text in (mine, laid_out, b"no Python ("))
     assert catalogue.as_handed_out(b"", ENTRIES[3]) and not catalogue.as_handed_out(b"", ENTRIES[11])
     bugs = stub(ENTRIES[23].answer).encode()
-    variant("winter")
+    variant("Übung 2 " * 40)
     assert not catalogue.as_handed_out(mine, ENTRIES[11]) and not catalogue.as_handed_out(bugs, ENTRIES[23])
     assert catalogue.as_handed_out(stub(ENTRIES[23].answer).encode(), ENTRIES[23])
 
