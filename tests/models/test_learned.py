@@ -208,6 +208,12 @@ def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
 
 # Training
 
+@pytest.fixture(autouse=True)
+def blank_pictures(monkeypatch):
+    """One is drawn where a draft model learns from its target's own texts: test_own_texts.py."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).write_bytes(b""))
+
+
 def train(*options):
     return training.main([*map(str, options), "--text", str(TEXT)])
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,20 @@ ROOT = Path(__file__).parents[2]
 TEXT = Path(argparse.__file__)
 DUST = replace(SIZES["dust"], steps=(6, 12, 8, 8))
 QUIET = Console(file=StringIO())
+
+
+@cache
+def learned(text, vocab_size):
+    return train(text, vocab_size)
+
+
+@pytest.fixture(autouse=True)
+def no_twice(monkeypatch):
+    """Ranks are learned once for each text, and pictures are left blank. The folders that tests share are made before,
+    with all of it.
+    """
+    monkeypatch.setattr(train_tiny, "learn_ranks", lambda text, vocab_size, step: learned(text, vocab_size))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).write_bytes(b""))
 
 
 @pytest.fixture(scope="module")
@@ -470,6 +485,7 @@ def finished(tmp_path_factory):
 
 def test_the_whole_command(finished):
     assert {path.name for path in finished.iterdir()} == {*FILES, "loss.png"}         # no .partial is left
+    assert (finished / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert load_pair(finished).tokenizer.vocab_size == 320
 
 
