@@ -146,7 +146,7 @@ def test_what_would_end_the_check_or_its_output_is_told(at_the_desk, line, words
 
 @pytest.mark.parametrize("name, line", [("__repr__", "return Odd()"), ("__str__", "raise Odd")])
 def test_what_is_said_of_a_value_or_an_error_ends_as_well(tmp_path, monkeypatch, name, line):
-    monkeypatch.setattr("lessons.check.clock.OWN_WORK", 1)
+    monkeypatch.setattr("lessons.check.clock.OWN_WORK", 0.5)
     path = tmp_path / EXERCISES[1].file
     path.write_text(f"class Odd(Exception):\n    def {name}(self):\n        while True:\n            pass\n\n\n"
                     f"def pick(weights, u):\n    {line}\n")

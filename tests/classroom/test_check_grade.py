@@ -36,7 +36,7 @@ FILE = "ex02_total_variation.py"
 RIGHT = EXERCISES[2].answer
 HARM = {
     "wrong types": ("def total_variation(one, other):\n    return 'far'\n", "contract"),
-    "huge output": ("def total_variation(one, other):\n    print('x' * 10 ** 7)\n    return 2.0\n", "worked number"),
+    "huge output": ("def total_variation(one, other):\n    print('x' * 10 ** 6)\n    return 2.0\n", "worked number"),
     "a changed library": ("import nanospec.theory\nnanospec.theory.acceptance = lambda a, b: 0\n" + RIGHT, "library"),
     "changed checks": ("import lessons.check.seen as e\ne.TOLERANCE = 9\ndef total_variation(a, b):\n    return .5\n",
                        "library"),
@@ -160,7 +160,7 @@ def test_who_waits_is_not_judged(monkeypatch):
 
 
 def test_a_call_that_python_cannot_interrupt_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr("lessons.check.workers.OWN_WORK", 1)
+    monkeypatch.setattr("lessons.check.workers.OWN_WORK", 0)
     found = judged({"a sum": "import torch\ntorch.zeros(()).expand(10 ** 13).sum()\n"}, 0.1)["a sum"]
     assert found["part"] == "time" and "cannot be interrupted" in found["why"]
 
@@ -218,7 +218,7 @@ def test_grading_a_class(tmp_path, capsys):
 
 def test_folders_that_are_nested_deeper_than_python_goes_do_no_harm(tmp_path, capsys):
     (tmp_path / "ann").mkdir()
-    nested = "import os\nfor _ in range(5_000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    nested = "import os\nfor _ in range(2_500):\n    os.mkdir('d')\n    os.chdir('d')\n"
     (tmp_path / "ann" / FILE).write_text(nested + RIGHT)
     assert main(["--grade", str(tmp_path), "--jobs", "1"]) == 0
     assert "ann        ·  ✓" in capsys.readouterr().out
