@@ -9,6 +9,7 @@ import math
 import random
 import threading
 from contextlib import contextmanager
+from functools import cache, lru_cache
 from itertools import product
 
 from nanospec.errors import NanospecError
@@ -46,8 +47,9 @@ USUAL = {
     "speculates": None}         # a bug
 
 
+@cache
 def distribution_after(model, context):
-    return model.logits[model._hash(context)].softmax(-1).tolist()
+    return tuple(model.logits[model._hash(context)].softmax(-1).tolist())
 
 
 def processed(probs, asked, context, prompt):
@@ -58,7 +60,7 @@ def processed(probs, asked, context, prompt):
     for token in {*context[len(prompt):]}:
         logits[token] -= asked["presence_penalty"]
     if asked["temperature"] == 0:
-        return [float(token == max(range(V), key=lambda one: logits[one])) for token in range(V)]
+        return tuple(float(token == max(range(V), key=lambda one: logits[one])) for token in range(V))
     weights = [math.exp(logit / asked["temperature"]) for logit in logits]
     order = sorted(range(V), key=lambda token: -weights[token])
     kept = order[:asked["top_k"]] if asked["top_k"] > 0 else order
@@ -69,7 +71,7 @@ def processed(probs, asked, context, prompt):
             total += weights[token]
     kept = {token for token in nucleus if weights[token] >= asked["min_p"] * weights[order[0]]}
     total = sum(weights[token] for token in kept)
-    return [weights[token] / total if token in kept else 0.0 for token in range(V)]
+    return tuple(weights[token] / total if token in kept else 0.0 for token in range(V))
 
 
 def drawn(dice, probs):
@@ -116,12 +118,10 @@ class Made:
         seed = 0 if its["speculates"] == "one seed for all" else body["seed"]
         dice, before, ended = random.Random(seed), None, "length"
         for place in range(min(body["max_tokens"], its["most"]) - its["echo"]):
-            probs, p = self.distributions(context, asked, prompt)
+            probs, p, q = self.distributions(context, asked, prompt)
             if its["speculates"] == "temperature of 2":
-                tokens.append(drawn(dice, processed(probs, asked | {"temperature": 2 * asked["temperature"]}, context,
-                                                    prompt)))
+                tokens.append(drawn(dice, q))
             elif its["speculates"]:
-                q = processed(distribution_after(DRAFT_MODEL, context), asked, context, prompt)
                 tokens.append(speculated(its["speculates"], dice, p, q, place, before))
             else:
                 tokens.append(drawn(dice, p))
@@ -149,22 +149,29 @@ class Made:
         return {"choices": [choice | {"finish_reason": ended}], "usage": counts}
 
     def distributions(self, context, asked, prompt):
-        """The model's probabilities, and those that are drawn from. Noise is the same for a context at any time."""
+        """The model's probabilities, those that are drawn from, and those that a bug needs besides: the draft model's,
+        or at twice the temperature. Noise is the same for a context at any time.
+        """
         key = (*context, *asked.values())
         if key not in self.known:
-            probs = distribution_after(MODEL, context)
+            probs = distribution_after(MODEL, tuple(context))
             if self.is_["noise"] and len(context) - len(prompt) >= self.is_["noisy from"]:
                 noise = random.Random(repr([round(part, 6) for part in probs]))
                 probs = [part * math.exp(noise.gauss(0, self.is_["noise"])) for part in probs]
-                probs = [part / sum(probs) for part in probs]
+                probs = tuple(part / sum(probs) for part in probs)
             left = [*probs[:END], 1e-30] if self.is_["ends"] == "never ends" else probs
-            self.known[key] = probs, processed(left, asked, context, prompt)
+            hot = self.is_["speculates"] == "temperature of 2"
+            besides = (probs, asked | {"temperature": 2 * asked["temperature"]}) if hot else (
+                distribution_after(DRAFT_MODEL, tuple(context)), asked)
+            self.known[key] = (probs, processed(left, asked, context, prompt),
+                               self.is_["speculates"] and processed(*besides, context, prompt))
         return self.known[key]
 
     def name(self, token):
         names = {"ids": f"token_id:{token}", "others": f"token_id:{token + 1}", "texts": "xy"[token % 2]}
         return names[self.is_["names"]]
 
+    @lru_cache(maxsize=1024)
     def top(self, probs, token, top):
         shape = self.is_["shape"]
         best = sorted((one for one in range(V) if probs[one] > 0), key=lambda one: -probs[one])[:min(top, 5)]
