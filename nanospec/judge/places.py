@@ -72,12 +72,12 @@ def places_of(target, ids: Sequence[int], tokens: Sequence[int], settings: dict)
 
 def fit_of(drawn: Drawn, seed: int) -> Fit:
     """Of what was drawn, by the probability integral transform."""
-    return uniform([transform(places, own_uniforms(seed, number, len(places)))
-                    for number, places in drawn])
+    u = torch.cat([own_uniforms(seed, number, len(places)) for number, places in drawn])
+    return uniform([transform([place for _, places in drawn for place in places], u)])
 
 
 def transform(places: Sequence[Place], u: Tensor) -> Tensor:
-    """The probability integral transform of a reply's tokens (stats.py)."""
+    """The probability integral transform of tokens, with a uniform for each (stats.py)."""
     rows = torch.tensor([place.row for place in places], dtype=torch.float64)
     # Tokens of one probability are one piece of the line: their order in the reply may depend
     # on the draw.

@@ -61,8 +61,14 @@ def smallest_visible(df: int, samples: float, false_alarm: float, miss: float) -
     """
     if df == 0:
         return 1 - miss ** (1 / samples)
+    return math.sqrt(_noncentrality(df, false_alarm, miss) / (4 * samples))
+
+
+@lru_cache(maxsize=256)
+def _noncentrality(df: int, false_alarm: float, miss: float) -> float:
+    """The one that is missed with probability `miss`: the same for any number of samples."""
     bar = chi_square_bar(df, false_alarm)
-    return math.sqrt(_solve(lambda lam: miss_rate(lam, df, bar) - miss) / (4 * samples))
+    return _solve(lambda lam: miss_rate(lam, df, bar) - miss)
 
 
 class Off(NamedTuple):
