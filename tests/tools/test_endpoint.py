@@ -26,7 +26,8 @@ from nanospec.proof.stats import Fit
 from nanospec.proof.tables import TableModel
 from tests.tools.right_servers import running
 
-P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist() for seed in (1, 2))   # target, draft model
+P, Q = (TableModel(8, seed, zeros=0).logits.softmax(-1).tolist()[:8] for seed in (1, 2))   # target, draft model
+LOGITS = torch.tensor(P).log()
 
 
 def completion(body: dict, faulty: bool = False, honest: bool = True, letters: str = "abcdefgh") -> dict:
@@ -135,15 +136,16 @@ def test_a_server_is_compared_with_its_model(serve, capsys, monkeypatch, tmp_pat
     """By the ids of its tokens; here the model is the table that the server draws from."""
     monkeypatch.setattr("nanospec.cli.judge.load_with_transformers", lambda folder: NO_CONFIG)
     monkeypatch.setattr("nanospec.cli.judge.recomputed", lambda model: Recomputed(
-        lambda ids: torch.tensor(P)[ids].log(), 8))
+        lambda ids: LOGITS[ids], 8))
     assert run(serve(), "--truth", str(tmp_path), "--new", "1") == 0
     assert "fit the target's distribution" in capsys.readouterr().out
     assert run(serve(faulty), "--truth", str(tmp_path), "--new", "1") == 1
     assert "first token is off" in capsys.readouterr().out
     no_ids = serve(lambda body: completion({**body, "return_tokens_as_token_ids": False}))
-    assert run(no_ids, "--truth", str(tmp_path)) == 2 and "--plain" in capsys.readouterr().err
-    short = serve(lambda body: completion({**body, "max_tokens": 2}))       # it does not know ignore_eos
-    assert run(short, "--truth", str(tmp_path)) == 2 and "wrote 2 tokens where 3" in capsys.readouterr().err
+    assert run(no_ids, "--truth", str(tmp_path), "--new", "1") == 2 and "--plain" in capsys.readouterr().err
+    short = serve(lambda body: completion({**body, "max_tokens": 1}))       # it does not know ignore_eos
+    assert run(short, "--truth", str(tmp_path), "--new", "2") == 2
+    assert "wrote 1 tokens where 2" in capsys.readouterr().err
     assert run(no_ids, "--truth", str(tmp_path), "--prompt", "a") == 2 and "as --ids" in capsys.readouterr().err
 
 
