@@ -14,6 +14,7 @@ from itertools import product
 
 from nanospec.errors import NanospecError
 from nanospec.judge.endpoint import Endpoint
+from nanospec.judge.sampler import truth_walked
 from nanospec.judge.witnesses import against_logprobs, against_model, against_plain
 from nanospec.proof.tables import TableModel
 
@@ -228,6 +229,16 @@ def told(config, witness, settings=None, samples=None, new=2, seed=0, plain=None
     except NanospecError as error:
         return "not judged", str(error)
     return "WRONG" if verdict.wrong else "right" if verdict.decided else "few", verdict.why
+
+
+@cache
+def truth_after(target, ids, new, *settings):
+    return truth_walked(target, ids, new, **dict(settings))
+
+
+def walked_once(target, ids, new, **settings):
+    """Stands in for truth_walked: many servers are judged by one distribution."""
+    return truth_after(target, tuple(ids), new, *settings.items())
 
 
 SAMPLES = {"plain": 400, "truth": 300, "logprobs": 150}

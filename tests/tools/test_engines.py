@@ -21,11 +21,13 @@ from nanospec.dice import Dice
 from nanospec.files.checkpoint import Pair, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
+from nanospec.judge import verdict as judge_file
 from nanospec.judge.endpoint import EndpointError
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate
 from tests.release import engines, vllm_here
 from tests.release.engines import main
+from tests.tools.right_servers import walked_once
 from training import __main__ as training
 
 PAIR = Pair(small_gpt(257, 1, 1, context=128), small_gpt(257, 1, 2, context=128),
@@ -94,6 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 def vllm(monkeypatch):
     """vllm(starts, wrong=...) -> the commands with which it is started; the fault is in the first `starts` servers."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(judge_file, "truth_walked", walked_once)
     monkeypatch.setattr(engines, "load_pair", lambda *_, **__: PAIR)
     monkeypatch.setattr(engines, "export", lambda *_: None)
     monkeypatch.setattr(engines, "environment", lambda: Path("python"))
@@ -115,8 +118,8 @@ def vllm(monkeypatch):
     return put
 
 
-def table(capsys, *argv):
-    code = main(["--new", "2", "--greedy", "8", "--samples", "80", "--at-once", "1", *argv])
+def table(capsys, *argv, samples=80):
+    code = main(["--new", "2", "--greedy", "8", "--samples", str(samples), "--at-once", "1", *argv])
     lines = capsys.readouterr().out.splitlines()
     return code, [(line[:38].strip(), line[39:51].strip(), line[52:62].strip(), line[63:73].strip(), line[74:])
                   for line in lines[1:]]
@@ -124,12 +127,12 @@ def table(capsys, *argv):
 
 def test_a_right_one_is_right_in_every_row(vllm, capsys):
     started = vllm()
-    code, rows = table(capsys, "--drafters", "draft_model")
+    code, rows = table(capsys, "--drafters", "draft_model", samples=40)
     assert code == 0 and [row[1:4] for row in rows] == [
         ("0", "our tokens", "right"), ("0.7, 20, 0.9", "--truth", "right"), ("1", "--truth", "right"),
         ("1", "logprobs", "right")]
     assert rows[0][4].split() == "3 of 3 texts of 8 tokens 3 9 6 3".split()
-    assert rows[1][4].split()[-5:] == ["160", "80", "240", "160", "80"]     # tokens; drafts; accepted, and by place
+    assert rows[1][4].split()[-5:] == ["80", "40", "120", "80", "40"]     # tokens; drafts; accepted, and by place
     (command, extra), = started
     config = json.loads(command[command.index("--speculative-config") + 1])
     assert config["method"] == "draft_model" and Path(config["model"]).name == "draft"
@@ -146,7 +149,7 @@ def test_a_wrong_one_is_called_wrong_and_plain_has_no_drafter(vllm, capsys):
 
 def test_one_that_dies_is_started_again_for_what_is_left(vllm, capsys):
     started = vllm(dies=True)
-    code, rows = table(capsys, "--drafters", "ngram", "--mended")
+    code, rows = table(capsys, "--drafters", "ngram", "--mended", samples=40)
     assert code == 0 and [row[3] for row in rows] == ["right", "not judged", "right", "right"]
     assert "it died of this" in rows[1][4] and rows[0][0] == "ngram, mended" and len(started) == 2
     plugin = Path(started[0][1]["PYTHONPATH"])

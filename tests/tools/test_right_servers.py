@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from contextlib import nullcontext
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,12 +23,11 @@ from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
 from nanospec.judge.given import answers
 from nanospec.judge.other_programs import Recomputed, special_tokens
-from nanospec.judge.sampler import truth_walked
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
 from tests.tools.rare_servers import RARE
 from tests.tools.right_servers import (BUGS, KINDS, LINES, MODEL, NAMES, PROMPT, WITNESSES, Beside, Made,
-                                       configurations, endpoint, running, told)
+                                       configurations, endpoint, running, told, walked_once)
 
 JUDGE = Path(defaults.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "JUDGE.md"
@@ -45,19 +43,13 @@ CAUSES = {
     "logits in": "precision", "other weights": "other weights", "knows none": "takes no", "refuses all": "answered 422"}
 
 
-@cache
-def truth_after(target, ids, new, *settings):
-    return truth_walked(target, ids, new, **dict(settings))
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """A tenth of the right samples that settle a p-value: the claim holds for any number. And the model's distribution
     after a prompt is walked once.
     """
     monkeypatch.setattr(stats, "STRANGE", 1)
-    monkeypatch.setattr(judge_file, "truth_walked", lambda target, ids, new, **settings: (
-        truth_after(target, tuple(ids), new, *settings.items())))
+    monkeypatch.setattr(judge_file, "truth_walked", walked_once)
     stats._of_right_samples.cache_clear()
     yield
     stats._of_right_samples.cache_clear()
