@@ -68,7 +68,7 @@ class Exercise(Entry):
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
-    _kept: dict = field(default_factory=dict, init=False, repr=False)      # what is the same for all who are checked
+    _of_mistakes: dict = field(default_factory=dict, init=False, repr=False)       # and the right functions, by source
 
     @property
     def throws(self) -> bool:
@@ -77,10 +77,10 @@ class Exercise(Entry):
 
     def right(self) -> dict[str, Callable]:
         """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
-        if (source := envelope.opened().get(envelope.RIGHT + self.file, self.answer)) not in self._kept:
+        if (source := envelope.opened().get(envelope.RIGHT + self.file, self.answer)) not in self._of_mistakes:
             found = vars(find_functions(source, ANSWERS / self.file, self, Clock()))
-            self._kept[source] = {name: inspect.unwrap(function) for name, function in found.items()}   # off the clock
-        return self._kept[source]
+            self._of_mistakes[source] = {name: inspect.unwrap(function) for name, function in found.items()}
+        return self._of_mistakes[source]
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**self.right() | mistake.functions)
@@ -88,10 +88,10 @@ class Exercise(Entry):
     def seen_of(self, mistake: Wrong, part: str) -> list[Seen]:
         """What that part sees of a known mistake. It is always the same, and so looked at once."""
         key = id(mistake), part
-        if key not in self._kept:
+        if key not in self._of_mistakes:
             with float64_of_lists():                        # as a learner's functions are looked at
-                self._kept[key] = self.looks[part](self.with_mistake(mistake))
-        return self._kept[key]
+                self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
+        return self._of_mistakes[key]
 
 
 @dataclass
