@@ -308,17 +308,22 @@ def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_bo
 
 
 def test_when_a_batch_has_halved_an_open_gate_takes_one_plain_step(monkeypatch):
-    """Eight texts end one after the other. Of four, of two and of one the gate looks once what a plain step takes."""
+    """Eight texts end one after the other. Of four, of two and of one the gate looks once what a plain step takes, and
+    the rounds of more texts do not count any more.
+    """
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
     target = Quick()
-    gate, seen = NeverSlower(ModelDrafter(Priced(target, clock, .15), 4)), []
+    gate, seen, counted = NeverSlower(ModelDrafter(Priced(target, clock, .15), 4)), [], []
     server = Server(Priced(target, clock, 1), gate, rows=8)
     for n in range(8):
         server.submit([1, 2], max_new_tokens=11 * n + 11, seed=n)
     while server.running or server.waiting:
         server.step()
         seen.append((gate.rows, gate.mode, gate.drafts))
+        if gate.mode == "open" and not gate.drafts:
+            counted.append((gate.rows, gate.rounds, gate.seconds, gate.tokens))
+    assert counted == [(4, 0, 0, 0), (2, 0, 0, 0), (1, 0, 0, 0)]
     for rows, plain in (8, [("closed", False)] * 2), (4, [("open", False)]), (2, [("open", False)]), (1, [
             ("open", False)]):
         found = [(mode, drafts) for now, mode, drafts in seen if now == rows]
