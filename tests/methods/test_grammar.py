@@ -99,6 +99,8 @@ def of_the_contract(monkeypatch):
         pairs[name] = TableModel(3, len(name), zeros=0, ties=True)
     for name, table in pairs.items():
         monkeypatch.setattr(contract, name, Constrained(table, RULED))
+    for name, seed in ("TABLE4", 3), ("DRAFT_MODEL4", 4):
+        monkeypatch.setattr(contract, name, Constrained(TableModel(4, seed, zeros=0), RULES4))
     for name in "GPT4", "GPT_DRAFT_MODEL4", "LONG", "LONG_DRAFT_MODEL", "SHORT", "SHORT_DRAFT_MODEL":
         monkeypatch.setattr(contract, name, Constrained(getattr(contract, name), RULES4))
 
