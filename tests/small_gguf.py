@@ -45,14 +45,15 @@ def side_by_side(weight: torch.Tensor, size: int) -> torch.Tensor:
 
 
 def write(path: Path, kind: str = "llama", leave_out: str = "", pre: str = "smollm", quantised: bool = False,
-          template: str | None = TEMPLATE, ids: tuple[str, ...] = (), **more: str | int | float | np.ndarray) -> GPT:
-    """A file with a small model, without tensors of this name.
+          template: str | None = TEMPLATE, ids: tuple[str, ...] = (), order: str = "LITTLE",
+          **more: str | int | float | np.ndarray) -> GPT:
+    """A file with a small model, without tensors of this name, its bytes in that order.
 
     ids: names of special tokens besides "eos", each with the id of its place here. more: further keys, dots as double
     underscores; and tensors.
     """
     import gguf
-    model, writer = model_of(kind), gguf.GGUFWriter(path, kind)
+    model, writer = model_of(kind), gguf.GGUFWriter(path, kind, endianess=gguf.GGUFEndian[order])
     config = model.config
     writer.add_context_length(config.context)
     writer.add_block_count(config.layers)

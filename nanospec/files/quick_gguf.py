@@ -32,8 +32,10 @@ def gguf_reader(path: Path) -> Any:
 
         def _get_field_parts(self, start, kind):
             """A list at once: numbers are one part, and of texts their lengths are none."""
+            if self.byte_order != "I":      # the package would read weights in the wrong order
+                raise ValueError("its bytes are in the order of big-endian machines")
             types = package.GGUFValueType
-            if kind != types.ARRAY or self.byte_order != "I":
+            if kind != types.ARRAY:
                 return super()._get_field_parts(start, kind)
             head = [self._get(start, np.uint32), self._get(start + 4, np.uint64)]
             item, count, at = int(head[0][0]), int(head[1][0]), start + 12

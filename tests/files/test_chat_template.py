@@ -77,6 +77,12 @@ def test_where_a_template_stands(folder):
         FolderTokenizer.load(folder)
 
 
+def test_a_template_that_wants_a_message_is_asked_with_others():
+    """What it then writes is where the token stands that ends a turn."""
+    template = "{% if not messages %}{{ raise_exception('no message') }}{% endif %}{{ messages | length }}"
+    assert ChatTemplate(template, {}).written == ["2", "1"]
+
+
 @pytest.mark.parametrize("template", [3, ["a"], [{"name": "default", "template": 7}], {"default": "x"}, True])
 def test_a_template_that_is_no_text_is_not_called_missing(folder, template):
     (folder / "chat_template.jinja").unlink()

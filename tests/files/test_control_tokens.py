@@ -80,6 +80,14 @@ def test_a_token_that_any_word_of_any_file_calls_special_is_no_text(tmp_path, to
     assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
 
 
+def test_a_token_that_a_template_writes_for_some_messages_alone_is_no_text(tmp_path):
+    folder_of(tmp_path, engine(plain=CHATML[1:]))
+    system = "{% if messages and messages[0].role == 'system' %}<|im_start|>{% endif %}x"
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": system}))
+    special = {*FolderTokenizer.load(tmp_path).special.values()}
+    assert 257 in special and 258 not in special
+
+
 def test_of_two_tokens_that_could_end_an_answer_the_longer_one_is_written(tmp_path):
     tokenizer = FolderTokenizer.load(folder_of(tmp_path, engine([*CHATML, "<|im"])))
     assert tokenizer.ends == {256, 258}

@@ -64,10 +64,13 @@ def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_p
 
 
 def test_in_no_folder_of_tests_or_of_installed_packages_is_looked(tmp_path):
-    """Whoever has written it, and however deep it lies: a text that lies there twice is no longer held out."""
+    """Whoever has written it, and however deep it lies: a text that lies there twice is no longer held out. Nor is a
+    table that was made for one machine a text, whatever machine it names.
+    """
     for folder in "a", "a/test", "a/test/b", "a/b/site-packages/c", "tests", "a/testing":
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "x.py").write_text(f"# {folder}\n" * 40)
+    (tmp_path / "a" / "_sysconfigdata__linux_x86.py").write_text("# a table\n" * 40)
     found = {text.split("\n")[0] for text in sum(read_texts(tmp_path), [])}
     assert found == {"# a", "# a/testing"}
 

@@ -31,6 +31,12 @@ def test_the_same_model(tmp_path, kind):
     assert list(generate(again, [3, 4], 5, temperature=0)) == list(generate(model, [3, 4], 5, temperature=0))
 
 
+def test_a_file_with_the_bytes_in_the_other_order(tmp_path):
+    """The package's reader takes the weights of a big-endian machine for numbers of this one."""
+    write(tmp_path / "a.gguf", order="BIG")
+    refused(tmp_path / "a.gguf", "big-endian")
+
+
 def test_quantised_weights(tmp_path):
     model = write(tmp_path / "a.gguf", quantised=True)
     again, _ = load_gguf(tmp_path / "a.gguf")

@@ -87,8 +87,8 @@ def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
     path.write_text("# python 2.7\nrich==0.1\n")
     assert Listed(path).differs == [f"rich is {installed_version('rich')} here and 0.1 in {path}",
                                     f"python is {python} here and 2.7 in {path}"]
-    path.write_text("rich==1\nno-such-a==1\nno-such-b==1\nno-such-c==1\nno-such-d==1\n")
-    with pytest.raises(TextError, match="4 packages that are not installed here, no-such-a, no-such-b, no-such-c, .*"
+    path.write_text("rich==1\nno.such-a==1\nno-such-b==1\nno-such-c==1\nno-such-d==1\n")
+    with pytest.raises(TextError, match="4 packages that are not installed here, no.such-a, no-such-b, no-such-c, .*"
                        "pip install --no-deps -r"):
         Listed(path)
     path.write_text("rich\n")

@@ -58,6 +58,7 @@ def test_what_ours_do_is_allowed():
     (NUMBERS + b"\x87q\x00" + b"h\x00" * 2 + NUMBERS + b"\x87\x87q\x01h\x01\x86.", "two places"),
     (b"(" + NUMBERS + b"tq\x00(h\x00h\x00" + NUMBERS + b"tq\x01h\x01\x86.", "two places"),
     (NUMBERS + b"(]tq\x00h\x00\x86.", "two places"),
+    (b"X\x01\x00\x00\x00aq\x00]q\x00h\x00\x86.", "two places"),        # q0 is a name first, and then a list
     # a dict whose key is a tuple, 101 deep, and the same beside a number each time
     (b"\x80\x02})" + b"\x85" * 100 + b"K\x01s.", "more than 100 things stand in one another"),
     (b"\x80\x02})" + b"K\x01\x86" * 50 + b"q\x00\x85" * 50 + b"K\x01s.", "more than 100 things"),

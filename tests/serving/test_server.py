@@ -42,6 +42,15 @@ def test_no_two_requests_are_given_one_seed():
     assert given[5].seed == 4 and len({request.seed for request in given}) == 9
 
 
+def test_a_prompt_stays_as_it_was_submitted():
+    """Whatever its owner does with the list while it waits."""
+    server, mine = server_of(1), [1, 2, 3]
+    first, waits = (server.submit(mine, max_new_tokens=5, seed=seed) for seed in (1, 2))
+    mine += [4] * 9
+    served(server, first, waits)
+    assert waits.ids == [1, 2, 3] and waits.tokens == alone([1, 2, 3], max_new_tokens=5, seed=2)
+
+
 def test_the_docstring_s_example():
     server = server_of(8)
     request = server.submit([1, 2, 3], max_new_tokens=20, temperature=0.8, seed=1)
