@@ -10,6 +10,7 @@ from nanospec.cli.bench.questions import Answers
 from nanospec.cli.quantities import waits_of
 from nanospec.cli.show.terminal import save_picture, show_table
 from nanospec.errors import RequestError
+from nanospec.fast.announce import printable
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import opening
 from nanospec.proof.tables import small_gpt
@@ -20,6 +21,7 @@ GOOD = {"turns": ["a"], "new_tokens": [2], "wall_time": [0.5], "accept_lengths":
 def test_words_are_no_markup_and_move_no_cursor(capsys):
     show_table(["", "n"], [["[/b]", "1"], ["[bold]x\x1b[2J", "2"]], "caption [/i]\x1b]0;x\x07")
     out = capsys.readouterr().out
+    assert printable("over\rit\x0c\n\t\x7f") == "over\u240dit\u240c\n\t\ufffd"
     assert "[/b]" in out and "[bold]x\u241b[2J" in out and "[/i]" in out and not {"\x1b", "\x07"} & {*out}
 
 

@@ -72,6 +72,14 @@ def test_a_step_is_timed_after_its_warm_up(clock):
     assert clocks.draft_seconds(None) == 0
 
 
+def test_a_draft_step_is_timed_with_the_sampling_that_was_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(clocks, "step_seconds", lambda *its, **sampling: asked.append((its, sampling)) or 2.5)
+    model = small_gpt(5, 1, 1)
+    assert clocks.draft_seconds(model, 9, 2, 4, 3, top_k=6, top_p=.9, temperature=.7) == 2.5
+    assert asked == [((model, 1, 9, 2, 4, 3, None), {"top_k": 6, "top_p": .9, "temperature": .7})]
+
+
 def test_a_learned_draft_models_step_is_its_part_of_a_chain(monkeypatch):
     asked = []
     monkeypatch.setattr(clocks, "median_seconds",
