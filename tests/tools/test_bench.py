@@ -348,6 +348,14 @@ def test_a_clock_in_a_server_changes_nothing(pair):
 
 # Subcommands
 
+def test_each_measures_on_the_gpu_where_there_is_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(bench, "HERE", "a gpu")
+    monkeypatch.setattr(bench, "add_options", lambda one, defaults, *_: asked.append(defaults["device"]))
+    bench.parser()
+    assert asked == ["a gpu"] * len(bench.SUBCOMMANDS)
+
+
 def test_speed_with_all_it_writes(rows_of, quick, drawn):
     rows, out = rows_of("--prompts", "2", "--max-new-tokens", "4", "--gammas", "1", "2", "--rules", "token", "block",
                         "--temperatures", "0", "1")

@@ -451,6 +451,13 @@ def binary(tokens):
     return sampler
 
 
+def test_a_coin_of_its_own_beside_many_paths_is_seen():
+    """So many that one walk more is more than the paths that are to be walked a second time."""
+    own, few = torch.Generator().manual_seed(7), binary(8)
+    assert len(walked(few)) == 256 > foreign.AGAIN
+    assert walked(lambda dice: [*few(dice), int(torch.rand((), generator=own) < .5)]) is None
+
+
 def test_how_many_paths_there_are_is_known_beforehand():
     """After a few runs: a walk of 2 ** 24 paths is not begun, one of 2 ** 10 is."""
     runs = count()

@@ -380,6 +380,11 @@ def test_what_a_parameter_of_its_own_leaves():
     whole = [(i, [place[0 if i % 10 < 5 else 1 if i % 10 < 8 else i % 10 - 6]]) for i in range(160)]
     assert defaults.narrowest(whole)(place[0], set()) == [True, True, True]
     assert not defaults.explains(whole, [], leaves) and not defaults.explains(whole, [], defaults.narrowest(whole))
+    # Each limit comes from another place: top_k from the flat one, top_p and min_p from the steep one.
+    flat, steep = (defaults.Place(cell, [0, 1, 2, 3, 4], cell, row) for cell, row in (
+        (2, [.2, .2, .2, .2, .2, 0]), (1, [.6, .1, .1, .1, .1, 0])))
+    other = defaults.Place(0, [0, 1, 2, 3], 0, [.4, .3, .2, .1, 0])
+    assert defaults.narrowest([(0, [flat, steep])])(other, set()) == [True, True, False, False]
     least = defaults.narrowest([(0, [defaults.Place(0, [0, 1, 2, 3], 0, [.4, .3, .2, .1, 0])]),
                                 (1, [defaults.Place(2, [0, 1, 2, 3], 2, [.5, .24, .2, .06, 0])])])
     assert least(defaults.Place(0, [0, 1, 2], 0, [.8, .1, .1, 0]), set()) == [True, False, False]       # min_p is .4

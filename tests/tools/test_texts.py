@@ -24,6 +24,7 @@ from nanospec.judge.given import answers, certain, cleaned, given_in, without_ha
 from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted
 from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, moved, read
 from nanospec.judge.texts import Task, judge_texts
+from nanospec.proof.tables import TableModel
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.tools.right_servers import running
 from tests.tools.test_endpoint import Server
@@ -53,6 +54,14 @@ def with_twins(noise: float):
 
 
 DRAFT, TWINS = noisy(.2), with_twins(.003)
+
+
+def test_of_a_long_text_every_part_is_changed_at_its_own_place():
+    """A penalty sees the tokens before a place. A text is read in calls of 64 tokens."""
+    table, seen = TableModel(5, 1), []
+    text = [int(place * place) % 5 for place in range(70)]
+    found = read(table, [1, 2, 3], text, change=lambda logits, place: seen.append((place, len(logits))) or logits)
+    assert seen == [(0, 64), (64, 6)] and len(found.behind) == 70
 
 
 # Right programs
