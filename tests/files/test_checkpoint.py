@@ -472,6 +472,16 @@ def test_a_learned_draft_model_with_a_weight_that_is_no_number(folder):
         load_learned(folder / "mlp.pt", target, "mlp")
 
 
+def test_a_learned_draft_model_with_a_weight_that_its_targets_data_type_cannot_hold(folder):
+    target, half = small(), small().half()
+    model = small_learned("mlp", target)
+    next(model.parameters())[0, 0] = 1e6
+    save_learned("mlp", model, folder / "mlp.pt", target)
+    assert load_learned(folder / "mlp.pt", target, "mlp")
+    with pytest.raises(PairError, match="is not finite everywhere in torch.float16"):
+        load_learned(folder / "mlp.pt", half, "mlp", same_weights=False)
+
+
 @pytest.mark.parametrize("offsets", [[-1, 0, 0], [0, 0, 255], [0, -1, 0], [0, 0, 2 ** 62]])
 def test_a_draft_model_that_drafts_what_is_no_token(folder, offsets):
     """Its head's outputs are tokens 0, 1, 2, each plus its offset: none below 0, beyond the last, 256, or twice."""

@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from nanospec.errors import PairError
-from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, merge, train, unheard
+from nanospec.errors import PairError, RequestError
+from nanospec.files.tokenizer import END_OF_TEXT, PATTERN, Tokenizer, merge, refusing, train, unheard
 
 TEXT = open(random.__file__, encoding="utf-8").read()
 
@@ -172,3 +172,11 @@ def test_what_an_engine_says_is_not_heard_and_what_is_said_later_is(capfd):
         raise ValueError
     os.write(2, b"later")
     assert capfd.readouterr().err == "later"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, OSError, PairError, MemoryError])
+def test_an_interruption_is_no_fault_of_a_text(error):
+    """Whatever else an engine in another language gives up with is one."""
+    with pytest.raises(RequestError if error is MemoryError else error, match="at work"):
+        with refusing("this text cannot be encoded"):
+            raise error("at work")

@@ -3,14 +3,17 @@
 import pytest
 import torch
 
+from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, Entry
 from nanospec.methods.lengths.by_load import nothing_drafted
 from nanospec.methods.wrappers.grammar import Constrained, Grammar
 from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
+from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import Text
 from tests.methods import test_grammar
 from tests.proof import contract
 from tests.proof.checks import FULL, GPT4, GPT_DRAFT_MODEL4, RULED
@@ -123,3 +126,19 @@ def test_who_takes_a_row_over_begins_where_its_prompt_does():
             steps += 1
         rounds = list(speculate(target, new(), prompt, 7, temperature=0))
         assert (request.tokens, steps) == (tokens_of(rounds), len(rounds)), prompt
+
+
+def test_what_any_text_of_a_batch_has_missed_is_read(monkeypatch):
+    """The second one has gone on without the draft model, the first one has not."""
+    drafter = GrammarDrafter(GPT_DRAFT_MODEL4, FORCING, 2, 4)
+    text = Text([[1, 3, 0], [1, 3, 0, 0, 2, 1, 3, 0]], 20, 4)
+    drafter.begin(text)
+    drafter.read(text, [0, 1], None)
+    drafter.read_to = torch.tensor([2, 1])
+    read, start = [], drafter.reader.start
+    monkeypatch.setattr(drafter.reader, "start", lambda text, lag, kv_length: read.append(lag) or start(
+        text, lag, kv_length))
+    dice = Dice([1, 2])
+    dice.refill(drafter.uniforms + drafter.most + 1)
+    drafter.propose(text, Sampling(1.0), dice, 20, 1)
+    assert read == [7] and drafter.read_to.tolist() == [3, 8]

@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -204,6 +205,14 @@ def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_
             learning.step += 1
         assert len(seen) == 2 * AT_ONCE and set(seen) == every
     assert not every & {tuple(text) for text in kept.rows(0, slice(None)).tokens.tolist()}
+
+
+def test_the_frequent_tokens_are_those_of_answers():
+    """Of the parts that are learned from; the first one is held out."""
+    answers = [[[True, True]], [[False, True], [True, False]], [[True, True]]]
+    kept = SimpleNamespace(tokens=lambda: torch.tensor([[1, 2], [3, 4], [5, 6]]),
+                           parts=[{"answers": torch.tensor(part)} for part in answers])
+    assert KeptTraining.frequent(SimpleNamespace(kept=kept)).tolist() == [2, 3, 5, 6]
 
 
 def test_probabilities_are_the_targets_own(small, kept, tmp_path):

@@ -282,6 +282,16 @@ def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path,
         assert status == 0 and err.count("\n") == 1 and events[0] == "look"
 
 
+@pytest.mark.parametrize("way", ["generate", "speculate"])
+def test_the_script_says_so_where_a_text_is_another(way, tmp_path, monkeypatch, capsys):
+    source = (ROOT / "demo.py").read_text().replace("NEW, TURNS = 64, 3", "NEW, TURNS = 1, 1")
+    (tmp_path / "demo.py").write_text(source)
+    other = {"generate": lambda *_, **__: iter([7]), "speculate": lambda *_, **__: iter(())}[way]
+    monkeypatch.setattr(f"nanospec.{way}.{way}", other)
+    runpy.run_path(str(tmp_path / "demo.py"))
+    assert "The three texts are NOT the same." in capsys.readouterr().out
+
+
 def test_the_script(tmp_path, capsys):
     """Through a pipe, of fewer tokens: three times the text that the target alone writes, and two lines of speeds."""
     source = (ROOT / "demo.py").read_text()

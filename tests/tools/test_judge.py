@@ -4,6 +4,7 @@ that ships.
 
 import math
 import sys
+import threading
 from contextlib import nullcontext
 from itertools import count, cycle, product
 
@@ -449,6 +450,18 @@ def binary(tokens):
             dice.refill(tokens)
         return [int(dice.pick(torch.tensor([[.5, .5]]))) for _ in range(tokens)]
     return sampler
+
+
+def test_a_sampler_is_called_from_as_many_threads_as_are_asked_for(monkeypatch):
+    """Two calls wait for each other. One alone would wait for ever, and so is given up after a minute."""
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    both = threading.Barrier(2)
+
+    def sampler(dice):
+        both.wait(60)
+        return [*generate(TABLE, [1], 2, 0.7, dice=dice)]
+
+    assert not judge(sampler, samples=40, at_once=2, **ALONE).wrong
 
 
 def test_a_coin_of_its_own_beside_many_paths_is_seen():
