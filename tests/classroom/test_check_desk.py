@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from lessons.check import EXERCISES, progress
-from lessons.check.catalogue import ANSWERS
+from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.clock import Clock
 from lessons.check.command import main
 from lessons.check.engine import check
+from lessons.check.seen import Row
 
 ROOT = Path(__file__).parents[2]
 STUBS = ROOT / "lessons" / "exercises"
@@ -195,6 +196,15 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     path.write_text("another = 1".ljust(path.stat().st_size))               # as long as the stub
     assert say("1", "--reset")[0] == 0 and "another" in path.with_suffix(".mine2.py").read_text()
     assert "cumsum" in path.with_suffix(".mine1.py").read_text()
+
+
+def test_where_the_dice_were_thrown_is_known_of_one_check_alone(tmp_path):
+    """The next text in that file may have no such line."""
+    path, exercise = tmp_path / EXERCISES[3].file, EXERCISES[3]
+    for text, throws in (exercise.answer, True), (stub(exercise.answer), False):
+        path.write_text(text)
+        check(exercise, path)
+        assert (str(path) in {file for _, file in Row.thrown_at}) == throws
 
 
 def test_hints_and_passes_are_remembered_beside_each_other(at_the_desk):
