@@ -1,12 +1,14 @@
 """Exercise 22: right solutions as others write them pass, wrong ones never, and the cells of the noise by hand."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from lessons.check.ex22_one_seed_one_text import CASES, IDS, number_to_beat, right_on_average
 from lessons.check.engine import Functions
 from lessons.check.mistakes_with_noise import RIGHT
-from lessons.coupled import agreement, cells, draw, gumbel
+from lessons.coupled import WalkedNoise, agreement, cells, draw, gumbel
 from nanospec.proof.stats import goodness_of_fit
 from tests.classroom import answers_told
 
@@ -192,3 +194,11 @@ def test_the_number_to_beat_is_the_overlap_of_independent_draws():
     assert right_on_average(name, apart=True) == pytest.approx(1 + (p * q).sum().item(), abs=1e-12)
     said = number_to_beat(Functions(**RIGHT))
     assert said.startswith(f"{agreement(p, q):.3f} draft tokens") and f"to beat: {(p * q).sum():.3f}" in said
+
+
+def test_what_a_learner_adds_to_the_noise_stays_with_the_learner():
+    """A place that is asked for again has the noise that it had, and so has the next path."""
+    noises = [torch.tensor([1.0, 2, 3]), torch.tensor([4.0, 5, 6])]
+    noise = WalkedNoise(SimpleNamespace(pick=lambda shares: 1), lambda place: ([.25, .75], noises))
+    noise(7).add_(100)
+    assert noise(7).tolist() == [4, 5, 6] == noises[1].tolist()

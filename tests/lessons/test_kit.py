@@ -8,6 +8,7 @@ from urllib.request import url2pathname
 
 import pytest
 
+import kit
 from kit import OneRow, Quiet, page
 from nanospec.dice import Dice
 
@@ -54,6 +55,17 @@ def test_dice_for_one_text_take_the_librarys_uniforms():
         assert one.pick(weights) == next(i for i in range(3) if sum(weights[:i + 1]) > u * total)
     library.refill(1)
     assert one.flip(.5) == (library.u[0, 0].item() < .5)
+
+
+def test_what_is_learned_from_and_what_is_measured_with(monkeypatch):
+    """Every seventh text, and every second one that is held out."""
+    texts = [f"text {n}" for n in range(9)], [f"held out {n}" for n in range(5)]
+    monkeypatch.setattr(kit, "read_texts", lambda: texts)
+    monkeypatch.setattr(kit, "pieces_of", lambda tokenizer, texts, count: (*texts, count))
+    monkeypatch.setattr(kit, "read", lambda target, pieces: [f"{target} has read {len(pieces)}"])
+    assert kit.learn_and_test("target", None, 8) == (
+        (("text 0", "text 7", 8), "target has read 3"),
+        (("held out 0", "held out 2", "held out 4", 6), "target has read 4"))
 
 
 def test_links_to_the_page_lead_to_its_views():

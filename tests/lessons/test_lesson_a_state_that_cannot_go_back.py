@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lessons.figures import lessons_33_to_43
 from printed import table_under
 from shorter import shorter
 
@@ -26,3 +27,14 @@ def test_a_state_that_cannot_go_back(lesson, exchanged):
         assert gamma + 1 <= read <= gamma + 1 + (way == "replay") * written
         assert written == costs[gamma, "replay"][2] and f"{size:,}" in out and f"{read:.2f}" in out
     assert costs[8, "replay"][1] > 9 and table_under(out, "after the round")
+
+
+def test_its_picture(monkeypatch):
+    """Kilobytes on the left, and on the right what is read in a round, not what is written."""
+    drawn = []
+    monkeypatch.setattr(lessons_33_to_43, "save", lambda figure, name: drawn.append(figure))
+    lessons_33_to_43.states_kept({(1, "snapshots"): (2000, 2.25, 1.5), (1, "replay"): (3000, 2.75, 1.5),
+                                  (4, "snapshots"): (5000, 5.25, 3.5), (4, "replay"): (3000, 6.75, 3.5)})
+    left, right = drawn[0].axes
+    assert [[*zip(*line.get_data())] for line in left.lines] == [[(1, 2), (4, 5)], [(1, 3), (4, 3)]]
+    assert [[*zip(*line.get_data())] for line in right.lines] == [[(1, 2.25), (4, 5.25)], [(1, 2.75), (4, 6.75)]]

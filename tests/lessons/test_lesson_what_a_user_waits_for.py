@@ -1,6 +1,7 @@
 """The simulated server against what must hold of it, the formula of a hidden draft, and another way to be wrong."""
 
 import pytest
+from lessons.figures import lessons_24_to_32
 from printed import table_under
 
 from nanospec.theory import expected_tokens
@@ -32,3 +33,14 @@ def test_what_a_user_waits_for(lesson):
     hit = 0.7 ** 2
     assert gains[0.3, 1] == pytest.approx((1.7 / 1.3, 1.7 / (hit + (1 - hit) * 1.3)))
     assert {*table_under(out, "c  ")} == {"0.02", "0.1", "0.3", "v = 1"} and names["off"] < 1e-12
+
+
+def test_its_picture(monkeypatch):
+    """On the left the time of a token at each load; in the middle, at the last load, over plain decoding there."""
+    drawn = []
+    monkeypatch.setattr(lessons_24_to_32, "save", lambda figure, name: drawn.append(figure))
+    lessons_24_to_32.what_a_user_waits_for(
+        {("seldom", 0): (3, 1, 1.5, .5), ("seldom", 4): (6, .75, 2, .7), ("often", 0): (8, 2, 4, 10),
+         ("often", 4): (4, 3, 10, 5)}, {(.1, 2): (1.25, 1.75)})
+    left, middle, _ = ([bar.get_height() for bar in axes.patches] for axes in drawn[0].axes)
+    assert left == [1, 2, .75, 3] and middle == [1, 1, 1, 1, .5, 1.5, 2.5, .5]

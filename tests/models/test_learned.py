@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,18 @@ def test_what_knows_the_next_hidden_state_is_always_right(oracle, shape):
 def blank_pictures(monkeypatch):
     """One is drawn where a draft model learns from its target's own texts: test_own_texts.py."""
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).write_bytes(b""))
+
+
+def test_of_packages_nothing_is_read_that_is_held_out(tmp_path, monkeypatch):
+    """As train_tiny.py does; what is learned from may lie in a package as well."""
+    asked = []
+    monkeypatch.setattr(training, "read_texts", lambda path: ([f"from {path}"], [f"held out of {path}"]))
+    monkeypatch.setattr(training, "read_packages", lambda names, held, step: asked.append((names, held)) or pytest.exit)
+    listed = tmp_path / "list"
+    listed.write_text(f"rich=={metadata.version('rich')}\n")
+    with pytest.raises(TypeError):                              # there are no texts
+        training.main(["mlp", "--out", str(tmp_path), "--texts", str(listed)])
+    assert asked == [(["rich"], ["held out of None"])]
 
 
 def train(*options):

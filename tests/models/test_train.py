@@ -392,6 +392,18 @@ def cut(saved, *keys):
     del saved[keys[-1]]
 
 
+def test_what_is_read_is_the_same_for_any_number_of_steps(tmp_path, monkeypatch):
+    """By default a size reads as much as it was made for. So a run that goes on with more steps reads the same."""
+    asked = []
+    monkeypatch.setattr(train_tiny, "read_texts", lambda path: (["x = 1\n" * 20_000], ["y = 2\n" * 1_000]))
+    monkeypatch.setattr(train_tiny, "read_packages", lambda *_: asked.append("packages") or [])
+    monkeypatch.setattr(train_tiny, "Training", lambda size, *_: asked.append(size.steps) or pytest.exit)
+    for size, steps in ("dust", []), ("dust", ["10", "20", "20", "9999"]), ("nano", []), ("nano", ["1", "1", "1", "1"]):
+        with pytest.raises(AttributeError):                     # there is no training
+            train_tiny.main(["--size", size, "--out", str(tmp_path), *["--steps"] * bool(steps), *steps])
+    assert asked == [(10, 20, 20, 10), (10, 20, 20, 9999), "packages", (300, 300, 300, 200), "packages", (1, 1, 1, 1)]
+
+
 @pytest.mark.parametrize("damage", [
     *(lambda saved, key=key: cut(saved, key)
       for key in ("target", "draft", "phase", "step", "history", "optimizer", "made_of", "written")),

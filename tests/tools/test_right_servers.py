@@ -411,3 +411,19 @@ def test_two_reports_of_one_distribution_are_no_hundredth_apart(monkeypatch, off
         monkeypatch.setattr(doubts, name, lambda *_: False)
     with pytest.raises(EndpointError, match="first token what is 0.012 apart") if apart else nullcontext():
         doubts.of_two(*servers, [("a", "b")] * 99, 0)
+
+
+def test_its_own_defaults_are_looked_for_with_all_that_turns_them_off(monkeypatch):
+    """What it was asked with and refused before, as part of other settings, is asked anew."""
+    asked = []
+
+    def reported(server, seed):
+        asked.append((server.settings, server.declined, seed))
+        raise EndpointError("it reports none")
+
+    monkeypatch.setattr(doubts, "reported", reported)
+    monkeypatch.setattr(doubts, "CONTROL", 1)
+    server = Endpoint("http://127.0.0.1:1", [1], 2, {"top_k": 3}, at_once=1)
+    server.declined = ["min_p"]
+    doubts.of_itself(server, 5)
+    assert asked == [({}, None, 5)] and (server.settings, server.declined) == ({"top_k": 3}, ["min_p"])
