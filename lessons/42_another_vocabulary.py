@@ -272,18 +272,18 @@ table(["the draft", "tokens per call, T = 0", "T = 1"],
 #
 # The GPTs that ship know 1,024 tokens of Python code, and SmolLM2-135M knows 49,152 tokens of texts
 # of all kinds. They share 891. In a piece of Python source, 62% of SmolLM2's tokens are shared
-# ones. docs/results/draft-models.md has a measurement in which an earlier target of ours, of eight
-# layers, drafts for SmolLM2, four tokens a round, after such pieces:
+# ones. docs/results/draft-models.md has a measurement in which our target, as a draft model, drafts
+# for SmolLM2, four tokens a round, after such pieces:
 #
 # | tokens per call | T = 0 | T = 1 |
 # |---|---|---|
-# | shared tokens | 1.44 | 1.19 |
-# | strings | 2.23 | 1.23 |
+# | shared tokens | 1.67 | 1.32 |
+# | strings | 1.96 | 1.64 |
 #
 # A GPT, unlike a table, gains from reading the text as it knows it, and most of SmolLM2's words can
-# only be drafted as strings. At T = 1 the rule takes most of that lead away again. Outside Python
-# source all four numbers are small. Shared tokens should do better between two large tokenizers,
-# which agree in most of what is written; that was not measured.
+# only be drafted as strings. Our small GPT brings less, and at T = 1 strings gain nothing with it.
+# Outside Python source all numbers are smaller. Shared tokens should do better between two large
+# tokenizers, which agree in most of what is written; that was not measured.
 #
 # ## Three things to know
 #
