@@ -148,6 +148,7 @@ def test_what_q_draft_lacks_is_drawn_evenly_when_it_is_used_up():
     assert sequential_acceptance(p_target, one, 1, False) == 0
     assert sequential_acceptance(p_target, one, 2, False) == pytest.approx(1 / 3 + .3 + .2, abs=1e-12)
     assert sequential_acceptance(p_target, one, 4, False) == pytest.approx(1, abs=1e-12)
-    # Two tokens are drawn and rejected in turn, and then nothing is left to draw but the third.
-    assert sequential_acceptance(torch.tensor([0., 0, 1]), torch.tensor([.5, .5, 0]), 3, False) == 1
+    # Three tokens are drawn and rejected in turn, and then nothing is left to draw but the fourth.
+    three, rest = (torch.tensor(row, dtype=torch.float64) for row in ([.25, .25, .5, 0], [0, 0, 0, 1]))
+    assert sequential_acceptance(rest, three, 4, False) == pytest.approx(1, abs=1e-12)
     assert sequential_acceptance(p_target, one, 9, False) == pytest.approx(1, abs=1e-12)        # no tenth is drawn

@@ -337,7 +337,8 @@ def test_questions_beside_transformers(tmp_path, quick, capsys):
         its["decoding_steps"]) for answers in (ours, *others) for its in answers)
     refused([*argv, "--drafters", "lookup", "suffix"], "--answers is for one method, of one gamma", capsys)
     for several in (["--rules", "token", "block"], ["--gammas", "2", "3"], ["--temperatures", "0", "1"]):
-        refused(["speed", *argv[1:], "--drafters", "lookup", *several], "--answers is for one method", capsys)
+        refused(["speed", *argv[1:], "--drafters", "lookup", "--gammas", "2", "--temperatures", "0", *several],
+                "--answers is for one method", capsys)
     _, shown = speed.run((0, 1), ("lookup",), prompts=path, max_new_tokens=4, weights=tmp_path / "a.gguf", threads=1,
                          others=lambda pair, request: ({}, {"somebody": "bfloat16"}))
     assert shown.caption.count("; somebody in bfloat16") == 1           # not once for each temperature
