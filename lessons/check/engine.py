@@ -68,7 +68,7 @@ class Exercise(Entry):
     too_slow: Callable[[], str] = str
     optional: tuple[str, ...] = ()
     may_change: tuple[str, ...] = ()
-    _of_mistakes: dict = field(default_factory=dict, init=False, repr=False)       # and the right functions, by source
+    _made: dict = field(default_factory=dict, init=False, repr=False)      # once: right functions, sights of mistakes
 
     @property
     def throws(self) -> bool:
@@ -77,10 +77,10 @@ class Exercise(Entry):
 
     def right(self) -> dict[str, Callable]:
         """The functions of the answer. A class's copy has them where a mistake is made in one of several."""
-        if (source := envelope.opened().get(envelope.RIGHT + self.file, self.answer)) not in self._of_mistakes:
+        if (source := envelope.opened().get(envelope.RIGHT + self.file, self.answer)) not in self._made:
             found = vars(find_functions(source, ANSWERS / self.file, self, Clock()))
-            self._of_mistakes[source] = {name: inspect.unwrap(function) for name, function in found.items()}
-        return self._of_mistakes[source]
+            self._made[source] = {name: inspect.unwrap(function) for name, function in found.items()}
+        return self._made[source]
 
     def with_mistake(self, mistake: Wrong) -> Functions:
         return Functions(**self.right() | mistake.functions)
@@ -88,10 +88,10 @@ class Exercise(Entry):
     def seen_of(self, mistake: Wrong, part: str) -> list[Seen]:
         """What that part sees of a known mistake. It is always the same, and so looked at once."""
         key = id(mistake), part
-        if key not in self._of_mistakes:
+        if key not in self._made:
             with float64_of_lists():                        # as a learner's functions are looked at
-                self._of_mistakes[key] = self.looks[part](self.with_mistake(mistake))
-        return self._of_mistakes[key]
+                self._made[key] = self.looks[part](self.with_mistake(mistake))
+        return self._made[key]
 
 
 @dataclass

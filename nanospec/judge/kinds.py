@@ -50,7 +50,8 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
                                          *change).off(beyond / 2)
 
     def explains(holds: Callable[[Case], bool]) -> bool:
-        """Of more than half of them; half of them without is known before all are read."""
+        """Whether it holds for more than half. At half that it does not hold for, no more is read.
+        """
         half = (len(cases) + 1) // 2
         return len([*islice(filterfalse(holds, cases), half)]) < half
 

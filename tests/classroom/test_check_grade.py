@@ -54,7 +54,7 @@ def test_what_a_students_file_may_do(name, tmp_path, monkeypatch):
     for thing, part in (nanospec.theory, "acceptance"), (seen, "TOLERANCE"), (torch.Tensor, "abs"):
         monkeypatch.setattr(thing, part, getattr(thing, part))
     monkeypatch.setattr(EXERCISES[2], "looks", dict(EXERCISES[2].looks))
-    monkeypatch.setattr(EXERCISES[2], "_of_mistakes", {})       # what is seen with a changed library is not kept
+    monkeypatch.setattr(EXERCISES[2], "_made", {})              # what is made with a changed library is not kept
     text, part = HARM[name]
     path = tmp_path / FILE
     path.write_text(text)

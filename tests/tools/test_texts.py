@@ -59,7 +59,7 @@ DRAFT, TWINS = noisy(.2), with_twins(.003)
 def test_of_a_long_text_every_part_is_changed_at_its_own_place():
     """A penalty sees the tokens before a place. A text is read in calls of 64 tokens."""
     table, seen = TableModel(5, 1), []
-    text = [int(place * place) % 5 for place in range(70)]
+    text = [place * place % 5 for place in range(70)]
     found = read(table, [1, 2, 3], text, change=lambda logits, place: seen.append((place, len(logits))) or logits)
     assert seen == [(0, 64), (64, 6)] and len(found.behind) == 70
 
