@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from nanospec.errors import PairError
 from nanospec.files.extra import extra
 from nanospec.files.paths import check_claimed
 
@@ -33,7 +34,8 @@ def gguf_reader(path: Path) -> Any:
         def _get_field_parts(self, start, kind):
             """A list at once: numbers are one part, and of texts their lengths are none."""
             if self.byte_order != "I":      # the package would read weights in the wrong order
-                raise ValueError("its bytes are in the order of big-endian machines")
+                raise PairError(f"{path} has its bytes in the order of big-endian machines: it can "
+                                "be used here when it has been converted for little-endian ones")
             types = package.GGUFValueType
             if kind != types.ARRAY:
                 return super()._get_field_parts(start, kind)
