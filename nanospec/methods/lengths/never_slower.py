@@ -14,6 +14,10 @@ closes. One that should not has lost, when it does, about the time of six plain 
 token that a round writes, whether speculation is hopeless or only a little slower. Old rounds count
 for less, and all together never for more than fifty: a loss of less than 8% is not seen.
 
+All calls take longer as texts grow, and an open gate takes few plain steps, so that it may know
+only what they took long ago. Then it does not close at once. It is in doubt, takes a few, and
+decides by these.
+
 What copies costs hardly anything as long as nobody verifies it. So it goes on while the gate is
 closed, and its first draft token is compared with the token that the target writes. Eight in a row
 that are the same open the gate: the text has begun to repeat itself.
@@ -52,6 +56,7 @@ WATCH = 96              # rounds of an open gate up to a plain step
 PAUSE, LONGEST = 64, 1024               # plain steps before it opens again, at least and at most
 SHARE = 0.01            # of a pause that an open gate may have lost
 LAST = 5                # plain steps, of whose seconds the median counts
+RECENT = 8              # rounds for which an open gate believes what plain steps took
 MEMORY = 0.98           # what a round with a draft still weighs when the next one is over
 DOUBT = 6.0             # after n rounds plain steps must be 1 + DOUBT / n times as fast
 RIGHT = 8               # copied tokens in a row that were what the target wrote open the gate
@@ -60,7 +65,8 @@ RIGHT = 8               # copied tokens in a row that were what the target wrote
 class NeverSlower(Drafter):
     """Drafts what `drafter` drafts, or nothing. To learn the time it waits for the device.
 
-    mode: "closed" or "open"; left: its rounds that are left. plain: seconds of plain steps.
+    mode: "closed", "open" or "in doubt"; left: its rounds that are left. plain: seconds of plain
+    steps. since: rounds with a draft since these were measured anew.
     seconds, tokens: of rounds with a draft, those of a text; rounds: how many these are, older ones
     count for less. cost: the seconds that an open gate has taken beyond those of plain steps.
     missed: how many tokens of a text were written while the drafter's model read nothing.
@@ -76,6 +82,7 @@ class NeverSlower(Drafter):
     cost: float
     copied: Tensor
     left: int
+    since: int
     rows: int
     right: float
     wanted: int
@@ -138,14 +145,10 @@ class NeverSlower(Drafter):
             self._compare()
         if draft.tokens.shape[1] == 1 and not draft.steps:      # there may be nothing to copy
             self.plain.append(seconds)
-            return
-        self.cost += seconds - tokens * median(self.plain)
-        if self.usual:
-            self.rounds = MEMORY * self.rounds + 1
-            self.seconds = MEMORY * self.seconds + seconds
-            self.tokens = MEMORY * self.tokens + tokens
-            if self.seconds > (1 + DOUBT / self.rounds) * median(self.plain) * self.tokens:
-                self._close()
+        else:
+            self._count(seconds, tokens)
+        if self.rounds and (self.mode == "open" or self.mode == "in doubt" and not self.left):
+            self._decide()
 
     def _verify(self, draft: Draft, p_target: Tensor, dice: Dice) -> tuple[Tensor, Tensor]:
         """The drafter's rule. Of nothing it would make a plain step, too, but a slower one."""
@@ -155,7 +158,7 @@ class NeverSlower(Drafter):
 
     def _compare(self) -> None:
         """Was the copied token right? The text has been written by now."""
-        if self.copies:
+        if self.copies and self.mode == "closed":
             # Nothing may have been copied: then the mean is no number, and nothing was right.
             same = (self.copied == self.text.last(1)[:, :self.copied.shape[1]]).float().mean()
             self.right = (self.right + 1) * float(same.nan_to_num())
@@ -164,13 +167,32 @@ class NeverSlower(Drafter):
 
     def _forget(self, rows: int) -> None:
         """The batch is of another size: what was measured means nothing."""
-        if self.mode == "open" and rows < self.rows:
-            self.left = 1
-            self._count_anew()
+        if self.mode != "closed" and rows < self.rows:
+            self.mode, self.left = "open", 1
         else:
             self.mode, self.left = "closed", FIRST
+        self._count_anew()
         self.plain, self.pause, self.rows = deque[float](maxlen=LAST), PAUSE, rows
         self.right, self.wanted = 0.0, RIGHT
+
+    def _count(self, seconds: float, tokens: float) -> None:
+        """A round with a draft."""
+        self.since += 1
+        self.cost += seconds - tokens * median(self.plain)
+        if self.usual:
+            self.rounds = MEMORY * self.rounds + 1
+            self.seconds = MEMORY * self.seconds + seconds
+            self.tokens = MEMORY * self.tokens + tokens
+
+    def _decide(self) -> None:
+        """Close where plain steps are faster, if it is known what they take now."""
+        if self.seconds <= (1 + DOUBT / self.rounds) * median(self.plain) * self.tokens:
+            return
+        if self.since <= RECENT:
+            self._close()
+        else:
+            self.mode, self.left, self.since = "in doubt", FIRST, 0
+            self.plain.clear()
 
     def _count_anew(self) -> None:
         self.seconds = self.tokens = self.rounds = self.cost = 0.0
@@ -179,8 +201,9 @@ class NeverSlower(Drafter):
         """The gate opens, or it has stayed open for long."""
         if self.mode == "closed":
             self._count_anew()
-        else:
-            self.pause, self.wanted = PAUSE, RIGHT
+            self.since = 0
+        elif self.mode == "open":
+            self.pause, self.wanted, self.right = PAUSE, RIGHT, 0.0
         self.mode, self.left = "open", WATCH
 
     def _close(self) -> None:
