@@ -21,6 +21,12 @@ def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
         assert entry.takes in ("gamma", "shape", "") and entry.learns in ("length", "tokens", "")
 
 
+def test_the_size_of_a_tree_that_is_grown_is_its_own():
+    asked = Options(gamma=8, grown={"count": 20, "width": 4, "depth": 3})
+    drafter = DRAFTERS["dynamic-tree"].make(DRAFT_MODEL, asked)
+    assert (drafter.most, drafter.width, drafter.depth) == (20, 4, 3)
+
+
 def test_what_can_be_compiled():
     """Rounds without a branch: drafts of one shape, by a rule without a branch."""
     for name, entry in DRAFTERS.items():

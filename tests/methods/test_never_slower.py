@@ -195,12 +195,12 @@ class Guesses(CopyingDrafter):
         return tree
 
 
-def modes_by_length(kind, clock, length: int) -> dict[int, str]:
+def modes_by_length(kind, clock, length: int, step: float = 1) -> dict[int, str]:
     """Of a gate before such guesses, in a text of tokens below 50: its mode after so many tokens."""
     random = Random(9)
     ids = [random.choice(range(50)) for _ in range(length)] + [50] * 9
     gate, modes, written = NeverSlower(Guesses(ids, kind)), {}, 1
-    for done in speculate(Priced(Told(ids), clock, 1), gate, ids[:1], length - 1, 0):
+    for done in speculate(Priced(Told(ids), clock, step), gate, ids[:1], length - 1, 0):
         written += len(done.emitted)
         modes[written] = gate.mode
     return modes
@@ -215,6 +215,17 @@ def test_eight_right_copies_in_a_row_open_it_and_twice_as_many_where_that_was_to
     assert [n for n in opened if n < 116] == [*range(4, 22), *range(59, 77)]
     assert min(n for n in opened if n > 77) == 116 + 9 and 1116 in opened
     assert not {*range(1372, 1409)} & {*opened} and {*range(1409, 1415)} <= {*opened}
+
+
+@pytest.mark.parametrize("step", [1, .01])
+def test_the_pause_is_a_hundred_times_what_was_lost_in_plain_steps_whatever_the_machine(step, monkeypatch):
+    """A draft that is always wrong: 19 rounds lose .4 of a plain step each. Then two plain steps, and it closes."""
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    modes = modes_by_length(lambda n: False, clock, 1440, step)
+    opened = [n for n in modes if modes[n] == "open"]
+    again = 24 + 760 + 1 - (784 in opened)                  # 19 * .4 may be a rounding less than 7.6
+    assert opened == [*range(4, 22), *range(again, again + 18)]
 
 
 def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):

@@ -38,6 +38,13 @@ def test_expected_tokens_at_the_ends():
     assert expected_tokens(.8, 5) == pytest.approx((1 - .8 ** 6) / (1 - .8), abs=1e-12)
 
 
+def test_an_alpha_that_was_measured_may_be_a_rounding_above_1():
+    assert expected_tokens(1 + 4e-7, 5) == pytest.approx(6, rel=1e-5)
+    assert speedup(1 + 4e-7, 4, .1) == pytest.approx(5 / 1.4, rel=1e-5)
+    with pytest.raises(RequestError, match="alpha is a share"):
+        expected_tokens(1.0001, 5)
+
+
 def test_v_replaces_the_assumption_that_verification_is_free():
     assert round(speedup(.8, 4, .2), 2) == 1.87 and round(speedup(.8, 4, .2, 1.5), 2) == 1.46
 

@@ -42,6 +42,13 @@ def test_it_chooses_as_well_as_the_best_length_for_every_number_of_texts(alpha):
         assert goodput[drafter.gamma] >= 0.97 * max(goodput)
 
 
+def test_what_one_drafter_sees_another_of_the_same_table_does_not():
+    table = {1: [1.0, 2.0], 4: [1.5, 2.5]}
+    one, other = Costs(table), Costs(table)
+    one.saw(1, 1, 30.0)
+    assert one(1, 1) > 2 and other(1, 1) == 2 and table == {1: [1.0, 2.0], 4: [1.5, 2.5]}
+
+
 def test_it_is_long_for_one_text_and_silent_in_a_full_batch():
     drafter = drafter_at(0.7)
     assert drafter.best(1) >= 3 and drafter.best(32) == 0
