@@ -36,6 +36,11 @@ def test_a_row_by_hand():
     assert not again["a"][2].any()
 
 
+def test_from_how_many_numbers_on_a_matrix_is_large():
+    kept = rounded({"a": torch.ones(256, LARGE // 256), "b": torch.ones(LARGE - 1, 1), "c": torch.ones(LARGE)})
+    assert {name: kept[name].dtype for name in "abc"} == {"a": torch.int8, "b": torch.bfloat16, "c": torch.bfloat16}
+
+
 def test_nothing_is_further_off_than_half_a_step():
     weight = torch.randn(40, LARGE // 40 + 1, generator=torch.Generator().manual_seed(0))
     off = (widened(rounded({"a": weight}))["a"] - weight).abs()

@@ -37,6 +37,20 @@ def test_a_file_with_the_bytes_in_the_other_order(tmp_path):
     refused(tmp_path / "a.gguf", "big-endian")
 
 
+def test_tensors_that_share_their_bytes(tmp_path):
+    """All begin where the largest does, and the file ends with it: together they are more than it has."""
+    from gguf import GGUFReader
+    path = tmp_path / "model.gguf"
+    write(path)
+    tensors = GGUFReader(path, "r+").tensors
+    for tensor in tensors:
+        tensor.field.parts[-1][0] = 0                       # written into the file
+    largest = max(int(tensor.n_bytes) for tensor in tensors)
+    path.write_bytes(path.read_bytes()[:int(min(tensor.data_offset for tensor in tensors)) + largest])
+    with pytest.raises(PairError, match="it says that it holds"):
+        load_gguf(path)
+
+
 def test_quantised_weights(tmp_path):
     model = write(tmp_path / "a.gguf", quantised=True)
     again, _ = load_gguf(tmp_path / "a.gguf")

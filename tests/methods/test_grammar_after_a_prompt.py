@@ -1,6 +1,7 @@
 """A pattern that begins where the prompt ends, whatever the prompt holds."""
 
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -66,3 +67,11 @@ def test_a_pattern_that_would_take_minutes_is_refused(monkeypatch):
     assert grammar_of("(.*1){30}", TOY, 6)
     with pytest.raises(RequestError, match="too large"):
         grammar_of("(.*1){3000}", TOY, 6)
+
+
+def test_what_is_looked_at_counts_once_for_every_way_that_leads_on(monkeypatch):
+    """After n characters `(.?){20}` may be at 20 - n + 1 places, and at each of them the next one is looked up."""
+    for looks, taken in (2000, False), (2500, True):
+        monkeypatch.setattr(grammar, "MOST_LOOKS", looks)
+        with nullcontext() if taken else pytest.raises(RequestError, match="too large"):
+            grammar_of("(.?){20}", TOY, 6)
