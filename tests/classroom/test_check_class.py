@@ -113,6 +113,13 @@ def crowded(path):
         archive.writestr("ex01_pick.py", "1")
 
 
+def test_of_a_bomb_no_more_is_unpacked_than_is_looked_at(tmp_path, monkeypatch):
+    unpacked, read = [], zipfile.ZipExtFile.read
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", lambda *its: unpacked.append(read(*its)) or unpacked[-1])
+    assert not handed_in(zipped(tmp_path / "bomb.zip", {FILE: bytes(2 ** 22)})).files
+    assert 0 < sum(map(len, unpacked)) <= handed.LONGEST + 1
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
 def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path):
     """Nothing of a neighbour's is read, either."""

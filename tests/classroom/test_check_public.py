@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from lessons.check import ex23_eight_public_bugs as ex23
 from lessons.check.ex23_eight_public_bugs import BUGS, RULES, at_one, names_of_the_answer, shown
 from lessons.round_by_round import off_by
 from tests.classroom.answers_told import changed, of_verdicts
@@ -14,6 +15,13 @@ def test_each_is_a_bug_of_the_zoo_and_says_where_it_was():
     sources = {bug.name: bug.source.lower() for bug in ALL_BUGS}
     for name, _, _, source in BUGS.values():
         assert any(re.search(r"/([\w-]+)", one)[1].lower() in sources[name] for one in source.split(", ")), name
+
+
+def test_in_a_variant_a_mistake_is_the_round_under_its_new_letter(monkeypatch):
+    monkeypatch.setattr(ex23, "LETTERS", dict(zip("abcdefgh", "hgfedcba")))
+    monkeypatch.setattr(ex23, "names_of_the_answer",
+                        lambda: {f"round_{letter}": lambda letter=letter: letter for letter in "abcdefgh"})
+    assert [ex23.round_with(letter)() for letter in "abc"] == ["h", "g", "f"]
 
 
 def test_the_right_round_is_not_off_and_the_others_are():

@@ -63,6 +63,16 @@ def test_a_folder_is_read_to_the_bottom_and_what_is_no_text_is_passed_over(tmp_p
     assert len(training) + len(held) == 60 and held
 
 
+def test_what_is_held_out_does_not_depend_on_where_the_folder_lies(tmp_path):
+    found = []
+    for place in "here", "there":
+        (tmp_path / place / "lib").mkdir(parents=True)
+        for i in range(80):
+            (tmp_path / place / "lib" / f"{i}.py").write_text(f"text {i}")
+        found.append([sorted(texts) for texts in read_texts(tmp_path / place)])
+    assert found[0] == found[1] and found[0][1]
+
+
 def test_in_no_folder_of_tests_or_of_installed_packages_is_looked(tmp_path):
     """Whoever has written it, and however deep it lies: a text that lies there twice is no longer held out. Nor is a
     table that was made for one machine a text, whatever machine it names.

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.xdist_group("held-out texts")      # which one process 
 
 
 @shorter(("STEPS = 5", "STEPS = 3"), ("counts, gammas = (1, 4, 16, 32)", "counts, gammas = (1, 8, 32)"))
-def test_a_full_batch(lesson, exchanged):
+def test_a_full_batch(lesson, exchanged, monkeypatch):
+    drafted = []
+    monkeypatch.setattr("nanospec.fast.clock.draft_seconds", lambda *its, rows, **more: drafted.append(rows) or 1e-3)
     names, out = lesson("a_full_batch", *exchanged)
     took, gains, counts = names["took"], names["gains"], names["counts"]
 
@@ -27,9 +29,11 @@ def test_a_full_batch(lesson, exchanged):
     # gains: by the formula, and from the rounds' own tokens
     for (count, gamma), (alpha, c, v, tokens, predicted, measured) in gains.items():
         assert v == took[count, gamma + 1] / took[count, 1] and 0.2 < alpha < 1
+        assert c == 1e-3 / took[count, 1]
         assert predicted == pytest.approx(expected_tokens(alpha, gamma) / (gamma * c + v))
         assert 1 <= tokens <= gamma + 1 and all(f"{number:.2f}" in out for number in (predicted, measured))
     assert [*gains] == [(count, gamma) for count in counts for gamma in (1, 4)]
+    assert drafted[:len(counts)] == [*counts]               # a draft step has as many rows as the call beside it
 
     # by load: of gamma 0 to 6, none has a goodput that is better by more than the margin
     for texts, gamma in names["chosen"].items():

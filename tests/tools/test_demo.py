@@ -164,6 +164,12 @@ def test_the_steps_of_every_drafter(run, drafter):
     assert out.count("bonus, drawn") + out.count("replacement, drawn") == rounds > 1        # no key is waited for
 
 
+def test_the_steps_are_drawn_by_the_seed(run):
+    first, again, other = (run("--step", "--temperature", "1", "--max-new-tokens", "12", "--seed", seed)[1]
+                           for seed in ("5", "5", "6"))
+    assert first == again != other
+
+
 @pytest.mark.parametrize("drafter", ["chain", "confidence"])
 def test_a_draft_model_of_a_few_draft_tokens(run, weights, drafter, tmp_path):
     """Without a --gamma no more are tried than it can draft; who asks for more is refused."""
@@ -292,8 +298,14 @@ def test_the_script_says_so_where_a_text_is_another(way, tmp_path, monkeypatch, 
     assert "The three texts are NOT the same." in capsys.readouterr().out
 
 
-def test_the_script(tmp_path, capsys):
-    """Through a pipe, of fewer tokens: three times the text that the target alone writes, and two lines of speeds."""
+def test_the_script(tmp_path, capsys, monkeypatch):
+    """Through a pipe, of fewer tokens: three times the text that the target alone writes, and two lines of speeds, each
+    of texts at its own temperature.
+    """
+    temperatures = []
+    for name, function in ("generate", generate), ("speculate", speculate):
+        monkeypatch.setattr(f"nanospec.{name}.{name}", lambda *its, function=function: temperatures.append(its[-1]) or
+                            function(*its))
     source = (ROOT / "demo.py").read_text()
     assert source.count("NEW, TURNS = 64, 3") == 1
     (tmp_path / "demo.py").write_text(source.replace("NEW, TURNS = 64, 3", "NEW, TURNS = 12, 1"))
@@ -305,6 +317,7 @@ def test_the_script(tmp_path, capsys):
     assert out.count(names["PROMPT"] + text) == 3 and "The three texts are the same, token for token." in out
     calls = [int(count) for count in re.findall(r"12 tokens in (\d+) calls", out)]
     assert calls[0] == 12 > max(calls[1:]) and len(calls) == 3
+    assert temperatures == 3 * [0] + 3 * [.8]
     assert len(re.findall(r"Times as fast at temperature (0|0\.8): \d+\.\d\d \(.*?\), \d+\.\d\d", out)) == 2
 
 

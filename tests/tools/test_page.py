@@ -153,6 +153,7 @@ def test_a_model_writes_what_it_likes_and_it_stays_data():
     found = Elements(text)
     assert len(found.scripts) == 2 and json.loads(found.scripts[0]) == json.loads(json.dumps(run))
     assert not CONTROLS.search(text) and "window.ran = 1</script>" not in text
+    assert "<" not in found.scripts[0]      # after <!--<script> a browser would not see the end of this script
     assert not any("onerror" in attributes for _, attributes in found.found)
     for shown in (run["prompt"], *run["names"].values(), *run["rounds"][0]["text"]):
         assert "␛[2J" in shown and "</script><script>window.ran = 1</script>" in shown and "\x1b" not in shown

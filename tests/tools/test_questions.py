@@ -214,6 +214,9 @@ def test_speed_bench_has_eleven_rows(tmp_path, writers):
     assert [one.task for one in read_questions(tmp_path / "t.jsonl").each] == ["low_entropy", "mixed", "high_entropy"]
     own = [{"category": "math", "prompt": "a"}, {"question_id": 90, "category": "math", "prompt": "b"}]
     assert [one.task for one in read_questions(write_lines(tmp_path / "o.jsonl", own)).each] == ["math", "mt_bench"]
+    ends = [{"question_id": number, "category": "stem", "prompt": "a"} for number in (80, 81, 160, 161)]
+    assert [one.task for one in read_questions(write_lines(tmp_path / "e.jsonl", ends)).each] == [
+        "stem", "mt_bench", "mt_bench", "stem"]
 
 
 def test_other_ways_to_write_the_file(tmp_path):
