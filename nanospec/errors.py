@@ -161,7 +161,7 @@ def check_drafter(model: Any, drafter: Any, rule: Any = None, dice: Any = None,
                   compiler: Any = None) -> None:
     """RequestError unless `drafter` can draft for `model`; and the others are None, or fit."""
     check_model("the target", model)
-    check_has("the drafter", drafter, "a drafter", "propose", "most", "layers")
+    check_has("the drafter", drafter, "a drafter", "begin", "propose", "commit", "most", "layers")
     for what, thing in ("the rule", rule), ("the compiler", compiler):
         if thing is not None:
             check_has(what, thing, "a function", "__call__")

@@ -1,5 +1,7 @@
 """Drafting under a grammar: the mask for any draft model, and forced tokens without one."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.index import DRAFTERS, Entry
 from nanospec.methods.lengths.by_load import nothing_drafted
-from nanospec.methods.wrappers.grammar import Constrained, Grammar
+from nanospec.methods.wrappers.grammar import Constrained, Grammar, grammar_of
 from nanospec.methods.wrappers.grammar_drafter import GrammarDrafter
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
@@ -63,6 +65,14 @@ def test_after_rounds_without_a_draft_it_still_knows_where_the_grammar_is():
         assert len(done.path) == len(done.tokens) - 1
         drafted.append(len(done.path))
     assert set(drafted) == {0, 3}
+
+
+def test_nothing_is_drafted_after_the_end():
+    """Two tokens and the end, all forced. The end would be forced again, for ever; a text that goes on has it alone."""
+    pieces = SimpleNamespace(decode=lambda ids: "".join("ab.\ufffd"[i] for i in ids), ends={3})
+    grammar = grammar_of("ba", pieces, 4)
+    done = list(speculate(Constrained(GPT4, grammar), GrammarDrafter(GPT_DRAFT_MODEL4, grammar, 1, 9), [2, 0], 5))
+    assert done[0].tokens == [0, 1, 0, 3] and done[0].emitted[:3] == [1, 0, 3]
 
 
 @pytest.mark.parametrize("learned", ["mlp", "eagle", "medusa"])

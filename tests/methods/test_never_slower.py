@@ -125,6 +125,25 @@ def test_after_plain_steps_its_model_has_read_every_token(name, wound):
                   best=drafter.uniforms == 0, must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
 
 
+class Around(Drafter):
+    """What somebody writes around a drafter: it passes on what it is told, and shows nothing of what is inside."""
+
+    def __init__(self, drafter):
+        self.most, self.rule = drafter.most, drafter.rule
+        for name in "begin", "read", "propose", "commit":
+            setattr(self, name, getattr(drafter, name))
+
+    def propose(self, *its, **more):                        # else the class would be abstract
+        raise AssertionError
+
+
+@pytest.mark.parametrize("name", ["chain", "tree"])
+def test_after_plain_steps_a_drafter_in_a_drafter_has_read_every_token(name, wound):
+    around = Around(drafter_of(name, TARGET, DRAFT_MODEL, **LARGE))
+    assert caches(TARGET, DRAFT_MODEL, NeverSlower(around), prompts_of(4, 2, 6), 30, best=False,
+                  must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
+
+
 def test_plain_steps_of_long_ago_do_not_count(monkeypatch):
     """A drafter that never pays: of some 400 plain steps the last five are known. The clock shows their numbers."""
     clock, target = Clock(), Quick()

@@ -1,6 +1,5 @@
 """The chain whose length follows the load. That it is lossless: contract.py, by its name."""
 
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -102,11 +101,10 @@ def test_it_learns_how_much_is_accepted_and_forgets_in_silence():
 
 def test_after_any_silence_no_more_is_read_again_than_a_text_has_room_for():
     text = Text([[1, 2, 3]], 40, 5)
-    reader = SimpleNamespace(lag=2)
     room = text.tokens.shape[1]
-    found = [lag_after(missed, 1, reader, text) for missed in (0, 7, room - 2, room - 1, 10 ** 6)]
+    found = [lag_after(missed, 1, 2, text) for missed in (0, 7, room - 2, room - 1, 10 ** 6)]
     assert found == [2, 9, room, room, room]
-    assert lag_after(7, 5, reader, text) == 12
+    assert lag_after(7, 5, 2, text) == 12
 
 
 def test_nothing_drafted_is_node_0_alone():

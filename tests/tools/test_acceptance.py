@@ -122,9 +122,18 @@ def test_the_command(weights, capsys, tmp_path, monkeypatch):
     out, rows = capsys.readouterr().out, json.loads((tmp_path / "a.json").read_text())
     assert [row["gamma"] for row in rows] == [1, 2] and "alpha by position" in out and "signs" in out
     best = max(rows, key=lambda row: row["predicted_speedup"])["gamma"]
-    assert f"best gamma {best}" in " ".join(out.split())
+    assert f"best gamma {best}" in " ".join(out.split()) and "NOT text that the target writes" in " ".join(out.split())
     assert rows[0]["c"] == pytest.approx(.1) and rows[1]["v"] == 3
     assert sum(share for share, _ in rows[0]["kinds"].values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("stood, alpha, words", [
+    (.31, .1, "0.31 of the time, those of the target 0.10, so all lengths here are too large"),
+    (.2, .5, "0.20 of the time, those of the target 0.50, so all lengths here are too small"),
+    (.56, .5, ""), (.45, .5, "")])
+def test_a_text_that_is_not_the_targets_is_said_to_be_none(stood, alpha, words):
+    said = acceptance.foreign(stood, alpha)
+    assert words in said and bool(said) == bool(words)
 
 
 def test_the_text_is_judged_at_the_temperature(weights, tmp_path, monkeypatch):

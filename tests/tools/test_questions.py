@@ -175,7 +175,6 @@ BAD = [
     (b'{"question_id": 1.5, "prompt": "a"}', "line 1: question_id"), (b'{"category": 1, "prompt": "a"}', "line 1: "),
     (b'{"question_id": true, "prompt": "a"}', "line 1: question_id"),
     (b'{"question_id": 7, "prompt": "a"}\n' * 2, "line 2: the question_id 7 stands there twice"),
-    (GOOD + b'{"question_id": 1, "prompt": "a"}\n', "line 2: the question_id 1 stands there twice"),
     (b'{"messages": [{"role": "system", "content": "a"}]}', "line 1: a question"), (b'{"messages": []}', "line 1: a q"),
     (b'{"messages": ["a"]}', "line 1: a question"),
     (GOOD + json.dumps({"turns": [f"{NOT_FETCHED}\n\nSum up: {{article}}"]}).encode(), "line 2 has no question, but"),
@@ -214,6 +213,8 @@ def test_speed_bench_has_eleven_rows(tmp_path, writers):
     assert [one.task for one in read_questions(tmp_path / "t.jsonl").each] == ["low_entropy", "mixed", "high_entropy"]
     own = [{"category": "math", "prompt": "a"}, {"question_id": 90, "category": "math", "prompt": "b"}]
     assert [one.task for one in read_questions(write_lines(tmp_path / "o.jsonl", own)).each] == ["math", "mt_bench"]
+    mixed = [{"prompt": "a"}, {"question_id": 1, "prompt": "b"}]
+    assert [one.id for one in read_questions(write_lines(tmp_path / "m.jsonl", mixed)).each] == ["line 1", 1]
     ends = [{"question_id": number, "category": "stem", "prompt": "a"} for number in (80, 81, 160, 161)]
     assert [one.task for one in read_questions(write_lines(tmp_path / "e.jsonl", ends)).each] == [
         "stem", "mt_bench", "mt_bench", "stem"]
@@ -226,7 +227,7 @@ def test_other_ways_to_write_the_file(tmp_path):
     (tmp_path / "q.jsonl").write_bytes(b'\xef\xbb\xbf{"prompt": "a"}\r\n\r\n{"category": "my own", "question_id": "x",'
                                        b' "turns": ["b\xe2\x80\xa8c"]}')
     one, two = read_questions(tmp_path / "q.jsonl").each
-    assert (one.line, one.id, one.task, one.turns) == (1, 1, "prompts", ["a"])
+    assert (one.line, one.id, one.task, one.turns) == (1, "line 1", "prompts", ["a"])
     assert (two.line, two.id, two.task, two.turns, two.before) == (3, "x", "my own", ["b\u2028c"], 1)
 
 
@@ -291,7 +292,9 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     capsys.readouterr()
     with monkeypatch.context() as none:
         none.setattr("nanospec.cli.bench.questions.answered", None)                     # nothing is asked again
-        assert bench.main(once) == 0 and "mt_bench" in capsys.readouterr().out
+        assert bench.main(once) == 0
+        out, err = capsys.readouterr()
+        assert "mt_bench" in out and "12 of 12 answers were kept" in err
         refused([*once, "--seed", "1"], "seed 0, here 1", capsys)
     monkeypatch.setattr("nanospec.fast.autotune.autotune", lambda *_, **__: "cpu, as it is")
     tree = [*once[:-1], str(tmp_path / "tree.jsonl"), "--drafters", "tree", "--shape"]
@@ -302,6 +305,8 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     assert bench.main([*grown, '{"size": 3, "width": 2, "depth": 2}']) == 0
     capsys.readouterr()
     refused([*grown, '{"size": 4, "width": 2, "depth": 2}'], "of other settings: shape", capsys)
+    save_model(small_gpt(257, 1, 8, context=1024), tmp_path / "draft.pt", BYTES)        # of the same name and sizes
+    refused(once, "of other settings: digests", capsys)
 
 
 @pytest.mark.parametrize("options, words", [

@@ -38,6 +38,7 @@ from nanospec.probs import Sampling
 from nanospec.theory import acceptance
 
 WINDOW = 256            # tokens that are read at once; models know nothing of what came before
+OWN = 1.15              # how far off a text's tokens may be accepted that the target could write
 
 
 def run(text: Path | None = None, draft_model: str = "gpt", temperature: float = 1.0,
@@ -81,11 +82,23 @@ def run(text: Path | None = None, draft_model: str = "gpt", temperature: float =
                  " ".join(f"{alpha:.2f}" for alpha in row["alpha_by_position"])] for row in rows],
                f"{where}; {count} texts of {window} tokens, read and not decoded; "
                f"T = {temperature:g}, alpha {rows[0]['alpha']:.3f}, c {costs.c:.3f}; best gamma "
-               f"{best}; draft tokens accepted in a round of it: {accepted_lengths(shares)}",
+               f"{best}; draft tokens accepted in a round of it: {accepted_lengths(shares)}"
+               f"{foreign(stood[:, 0].mean().item(), rows[0]['alpha'])}",
                [row["gamma"] == best for row in rows])
     return rows, show_table(["kind of token", "of 100 tokens", "alpha"],
                             [[kind, f"{100 * share:.1f}", f"{alpha:.3f}"]
                              for kind, (share, alpha) in kinds.items()], "")
+
+
+def foreign(stood: float, alpha: float) -> str:
+    """What is said of a text that this target would not write, where that shows. stood: how often
+    the tokens that stand there are accepted; of the target's own text it would be alpha.
+    """
+    if alpha / OWN <= stood <= alpha * OWN:
+        return ""
+    return (f"; this is NOT text that the target writes: its tokens would be accepted {stood:.2f} "
+            f"of the time, those of the target {alpha:.2f}, so all lengths here are too "
+            f"{'large' if stood > alpha else 'small'}")
 
 
 @torch.inference_mode()

@@ -64,7 +64,8 @@ def read_questions(path: Path) -> Questions:
         if any(PLACEHOLDER in turn for turn in turns):
             raise RequestError(f"{at} has no question, but SPEED-Bench's note that its text is to "
                                "be fetched, which speed-bench/prepare.py of NeMo Skills does")
-        name, category = thing.get("question_id", number), thing.get("category", "prompts")
+        name = thing.get("question_id", f"line {number}")
+        category = thing.get("category", "prompts")
         if type(name) not in (int, str) or not isinstance(category, str):
             raise RequestError(f"{at}: question_id is a whole number or a text, and category a "
                                "text")

@@ -191,9 +191,12 @@ def ask(questions: Questions, writers: Mapping[str, Writer], tokenizer: Any, see
     kept = {name: Answers(name, about, path) for name in writers}
     left = [(one, name) for one in questions.each for name in writers
             if one.id not in kept[name].found]
+    console, wanted = Console(stderr=True), len(writers) * len(questions.each)
+    if len(left) < wanted:
+        console.print(f"{wanted - len(left)} of {wanted} answers were kept, and are not made again")
     for name in dict.fromkeys(name for _, name in left):
         writers[name](ids_of(tokenizer, left[0][0].turns[:1]), seed)
-    for one, name in track(left, "answers", console=Console(stderr=True)):
+    for one, name in track(left, "answers", console=console):
         kept[name].add(one, answered(writers[name], one, tokenizer, seed))
     tasks: dict[str, list[Question]] = {}
     for one in questions.each:

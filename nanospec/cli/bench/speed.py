@@ -37,6 +37,7 @@ from nanospec.cli.show.terminal import ShownTable, show_table
 from nanospec.errors import RequestError, check_request
 from nanospec.fast.autotune import setups_of, weights_of
 from nanospec.files.checkpoint import WEIGHTS, find_draft_model
+from nanospec.files.model_file import fingerprint
 from nanospec.files.sources import find_source
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, WITHOUT_DRAFT_MODEL, Method, method_of, most_drafted
@@ -112,7 +113,9 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             eager = made(pair.target, pair.draft_model)
             if asked:
                 writers = questions.make_writers(pair.target, eager, pair.tokenizer, request)
+                models = [model for model in pair[:2] if model is not None]
                 settings = {"weights": source.path.name, "draft_model": name,
+                            "digests": [fingerprint(model) for model in models],
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
                 more, theirs = others(pair, request) if others else ({}, {})

@@ -86,7 +86,7 @@ class ByLoad(ModelDrafter):
             self.skip(1)
             return nothing_drafted(text)
         if self.new:
-            lag = lag_after(self.new, lag, self.reader, text)
+            lag = lag_after(self.new, lag, self.reader.lag, text)
         self.new = 0
         return super().propose(text, sampling, dice, kv_length, lag)
 
@@ -115,11 +115,11 @@ class ByLoad(ModelDrafter):
                               torch.zeros_like(drafted))
 
 
-def lag_after(missed: int, lag: int, reader: Any, text: Text) -> int:
-    """The most trailing tokens that a reader's cache may lack after so many in which it read
-    nothing.
+def lag_after(missed: int, lag: int, usual: int, text: Text) -> int:
+    """The most trailing tokens that a cache may lack after so many in which nothing was read into
+    it. usual: how many it may lack after any round.
     """
-    return min(max(lag, reader.lag) + missed, text.tokens.shape[1])
+    return min(max(lag, usual) + missed, text.tokens.shape[1])
 
 
 def nothing_drafted(text: Text) -> Draft:

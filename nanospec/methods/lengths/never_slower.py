@@ -126,8 +126,9 @@ class NeverSlower(Drafter):
             return nothing_drafted(text)
         if hasattr(self.model, "skip"):             # it counts by itself what was missed
             self.model.skip(self.missed)
-        elif self.missed and hasattr(self.model, "reader"):
-            lag = lag_after(self.missed, lag, self.model.reader, text)
+        elif self.missed:           # of a drafter that shows no reader no more than this is known
+            reader = getattr(self.model, "reader", None)
+            lag = lag_after(self.missed, lag, reader.lag if reader else self.most + 1, text)
         self.missed = 0
         return self.drafter.propose(text, sampling, dice, kv_length, lag)
 

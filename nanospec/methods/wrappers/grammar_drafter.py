@@ -60,6 +60,9 @@ class GrammarDrafter(ModelDrafter):
         device, (B, N) = text.tokens.device, text.tokens.shape
         self.allowed, self.after = self.grammar.allowed.to(device), self.grammar.after.to(device)
         self.forced = self.allowed.sum(-1) == 1                                 # (states,)
+        only = self.after.gather(1, self.allowed.long().argmax(-1, keepdim=True))[:, 0]
+        # The end is written again for ever, which nobody waits for.
+        self.ended = self.forced & (only == torch.arange(len(only), device=device))
         self.before = torch.full((B, N + 1), max(self.grammar.prompt, 0), device=device)
         self.known, self.read_to = torch.zeros(2, B, dtype=torch.long, device=device)
 
@@ -83,7 +86,7 @@ class GrammarDrafter(ModelDrafter):
             at = torch.minimum(at + 1, text.length - 1)
         self.known = text.length.clone()
         state = self.before[row, text.length]                                   # (B,)
-        while len(q_draft) < self.most:
+        while len(q_draft) < self.most and not (q_draft and bool(self.ended[state].all())):
             allowed = self.allowed[state]                                       # (B, V)
             if bool(self.forced[state].all()):
                 q_draft.append(allowed)
