@@ -123,6 +123,7 @@ def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
     (lambda: next(generate(None, [1])), "target must be a language model"),
     (lambda: next(speculate(GPT, ModelDrafter, [1])), "the drafter must be a drafter"),
     (lambda: next(speculate(GPT, SimpleNamespace(propose=0), [1])), "the drafter must be a drafter"),
+    (lambda: next(speculate(GPT, SimpleNamespace(propose=0, most=1, layers=()), [1])), "the drafter must be a drafter"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, rule="block")), "rule must be a function, got 'block'"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, compiler=1)), "compiler must be a function, got 1"),
     (lambda: next(generate(GPT, [1], 9, compiler="it")), "compiler must be a function, got 'it'"),

@@ -19,7 +19,7 @@ from rich.console import Console, Group
 
 from nanospec.cli import prepared, demo
 from nanospec.cli.bench import measure as measuring
-from nanospec.cli.options import file, whole_number
+from nanospec.cli.options import MIN_P, TEMPERATURE, TOP_P, file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
 from nanospec.files.model_file import save_learned, save_model
@@ -286,6 +286,10 @@ def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path,
         events.clear()
         status, _, err = run()
         assert status == 0 and err.count("\n") == 1 and events[0] == "look"
+
+
+def test_the_ends_of_what_options_take():
+    assert [MIN_P("0"), MIN_P("1"), TOP_P("1"), TEMPERATURE("0")] == [0, 1, 1, 0]
 
 
 @pytest.mark.parametrize("way", ["generate", "speculate"])

@@ -163,8 +163,8 @@ def test_pictures_of_a_training(monkeypatch, tmp_path):
     assert points[1] == [[(7, .5)], [(7, .625)]]
     assert [text.get_text() for text in losses.get_legend().get_texts()] == ["shallow", "target", "draft"]
     assert all(thin.get_linewidth() < thick.get_linewidth() for thin, thick in zip(*[iter(losses.get_lines())] * 2))
-    assert [(list(line.get_data()[1]), line.get_label()) for line in accepted.get_lines()] == [
-        ([share], f"token {k}") for k, share in enumerate((.5, .4, .3, .2, .1), 1)]
+    assert [(*map(list, line.get_data()), line.get_label()) for line in accepted.get_lines()] == [
+        ([100], [share], f"token {k}") for k, share in enumerate((.5, .4, .3, .2, .1), 1)]
     for name in "loss.png", "mlp.loss.png":
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 

@@ -72,6 +72,13 @@ def test_never_half_a_character():
         stream.take(round_of(bytes([byte])))
         assert text.startswith(console.file.getvalue()) and "\ufffd" not in console.file.getvalue()
     assert console.file.getvalue() == text
+    # Four bytes that begin no character are not held back for ever: the first of them is shown.
+    console = console_of(terminal=False)
+    stream = Stream(console, BYTES.decode)
+    for byte in b"\xff\xff\xff\xff":
+        assert not console.file.getvalue()
+        stream.take(round_of(bytes([byte])))
+    assert console.file.getvalue() == "\ufffd"
     # What never becomes a character is shown in the end, and does not hold up what follows.
     assert shown(console_of(terminal=False), round_of(b"a\xc3")) == "a\ufffd\n"
     assert shown(console_of(terminal=False), round_of(b"\x80" * 9 + b"ab")) == "\ufffd" * 9 + "ab\n"
