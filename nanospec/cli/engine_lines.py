@@ -12,14 +12,17 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+from nanospec.cli.acceptance_curve import FEWEST
 from nanospec.cli.counters import (DIGITS, ROUGH, Counters, Window, check_curve, of_list,
                                    parse_count, summed)
 from nanospec.errors import MOST_NODES, RequestError
 from nanospec.files.paths import read_file
 
 MOST = 2 ** 25          # bytes of a file: a line takes up to 24 times as many in memory
+UNLIKE = 1.5            # times: if engines accept so differently, their sum is like none of them
 NUMBER = r"\s*([0-9][0-9.eE+]*)"
 SERIES = re.compile(r"vllm:spec_decode_num_(drafts|draft_tokens|accepted_tokens(?:_per_pos)?)"
                     r"(?:_total)?(?:\{(.*)\})?\s+(\S+)")
@@ -77,6 +80,7 @@ def parse_shares(kind: str, line: Line) -> list[float]:
 def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     totals: dict[str, float] = {}
     by_place: dict[int, float] = {}
+    by_engine: dict[str, dict[str, float]] = {}
     seen, models = set[tuple[str, str]](), set[str]()
     for at, line in lines:
         if not (match := SERIES.match(line)):
@@ -93,6 +97,8 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
             by_place[int(place[1])] = by_place.get(int(place[1]), 0.0) + value
         else:
             totals[what] = totals.get(what, 0.0) + value
+            engine = re.sub(r'model_name="[^"]*"', "", labels).strip(",")
+            by_engine.setdefault(engine, {})[what] = value
     if len(models) > 1:
         raise RequestError(f"{kind} of {len(models)} models: give one at a time")
     names = "drafts", "draft_tokens", "accepted_tokens"
@@ -101,12 +107,30 @@ def of_metrics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     drafts, drafted, accepted = (totals[name] for name in names)
     if not drafts:
         raise RequestError(f"{kind}: no draft was counted")
-    curve = [by_place.get(place, 0.0) / drafts for place in range(max(by_place, default=-1) + 1)]
+    places = range(max(by_place, default=-1) + 1)
+    if missing := [place for place in places if place not in by_place]:
+        raise RequestError(f'{kind} have no position="{missing[0]}" and have later ones: is it the '
+                           "whole answer?")
+    curve = [by_place[place] / drafts for place in places]
     check_curve(curve, kind)
     if curve and abs(sum(curve) * drafts - accepted) > ROUGH * accepted:
         raise RequestError(f"{kind}: {sum(curve) * drafts:g} tokens accepted by place, and "
                            f"{accepted:g} in all")
-    return [summed(kind, [Window(drafts, drafted, accepted, curve)], [DRAFTED, SINCE])]
+    rates = {engine: its["accepted_tokens"] / its["draft_tokens"]
+             for engine, its in by_engine.items()
+             if len(its) == len(names) and its["drafts"] >= FEWEST and its["draft_tokens"]}
+    return [summed(kind, [Window(drafts, drafted, accepted, curve)],
+                   [DRAFTED, SINCE, *unlike("acceptance rate", rates)])]
+
+
+def unlike(what: str, of_engines: dict[str, float], bonus: int = 0) -> list[str]:
+    """A note, if engines that are counted together differ, beside the bonus token of each."""
+    values = [value - bonus for value in of_engines.values()]
+    if not values or max(values) <= UNLIKE * min(values):
+        return []
+    each = ", ".join(f"{engine} {value:.2f}" for engine, value in of_engines.items())
+    return [f"Engines differ in their {what}: {each}. The other numbers and the shape are of all "
+            "together, which hides that."]
 
 
 def of_vllm_log(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
@@ -146,23 +170,30 @@ def of_requests(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
 
 
 def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
-    """Of each drafter its last line, which counts from the server's start."""
-    last: dict[str, Line] = {}
+    """Of each drafter its largest line, which counts from the server's start: the last one. Where
+    counters fall, others began, after a restart or of another slot. If lines of the two alternate,
+    adding up what came before each fall would count drafts twice; so nothing is added.
+    """
+    by_name: dict[str, list[tuple[list[float], Line]]] = {}
     for line in lines:
         named = re.search(r"([\w-]{1,40}):?\s+#calls", line[1])
-        last[named[1] if named else "without a name"] = line
-    found = []
-    for name, line in last.items():
-        drafts, some, drafted, accepted = (needed(f"#{what} =", line) for what in (
-            "gen drafts", "acc drafts", "gen tokens", "acc tokens"))
-        if drafts and (some > min(drafts, accepted) or accepted > drafted or accepted and not some
-                       or drafted <= drafts and some != accepted):
+        counts = [needed(f"#{what} =", line) for what in (
+            "gen drafts", "acc drafts", "gen tokens", "acc tokens")]
+        by_name.setdefault(named[1] if named else "without a name", []).append((counts, line))
+    found, idle = [], [f"Drafter {name} never drafted." for name, its in by_name.items()
+                       if not any(any(counts) for counts, _ in its)]
+    for name, its in by_name.items():
+        (drafts, some, drafted, accepted), line = max(its)
+        if (some > min(drafts, accepted) or accepted > drafted or accepted and not some
+                or drafted <= drafts and some != accepted or drafted and not drafts):
             raise RequestError(f"{line[0]}: {accepted:g} accepted of {drafted:g} draft tokens, in "
                                f"{some:g} of {drafts:g} drafts")
         if drafts:
             shares = parse_shares(kind, line) or [some / drafts] * (drafted <= drafts)
+            fell = any(after < before for (earlier, _), (later, _) in pairwise(its)
+                       for before, after in zip(earlier, later))
             found.append(summed(f"{kind}, {name}", [Window(drafts, drafted, accepted, shares)],
-                                [f"Drafter {name}. {DRAFTED}", SINCE]))
+                                [f"Drafter {name}. {DRAFTED}", SINCE, *fell * [SEVERAL], *idle]))
     if not found:
         raise RequestError(f"{kind}: no draft was counted")
     return found
@@ -171,13 +202,18 @@ def of_statistics(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters
 def of_sglang(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     """The mean over lines, each of which stands for as many steps, with as many requests."""
     lengths, rates = list[tuple[float, float]](), list[tuple[float, float]]()
+    by_engine: dict[str, list[tuple[float, float]]] = {}
     for line in lines:
         length, requests = needed("accept len: ", line), field("#running-req: ", line)
         if 0 < length < 1:
             raise RequestError(f"{line[0]}: an accept len counts the bonus token, so it is 1 or "
                                "more")
+        if length > MOST_NODES:
+            raise RequestError(f"{line[0]}: an accept len of {length:g}, which no draft can reach")
         if length and requests:
             lengths.append((requests, length))
+            if engine := re.search(r"\[[^\]]{0,80}\b(DP\d{1,4})\b", line[1]):
+                by_engine.setdefault(engine[1], []).append((requests, length))
             if (rate := field("accept rate: ", line)) is not None:
                 rates.append((requests, rate))
     if not lengths:
@@ -186,7 +222,8 @@ def of_sglang(kind: str, lines: Sequence[Line], gamma: int) -> list[Counters]:
     if gamma and length > gamma + 1:
         raise RequestError(f"{kind} has an accept len of {length:.2f}: drafts are longer than "
                            f"--gamma {gamma}")
-    notes = [f"The mean of {len(lengths)} lines, weighted by their requests."]
+    notes = [f"The mean of {len(lengths)} lines, weighted by their requests.",
+             *unlike("accept len", {name: weighted(its) for name, its in by_engine.items()}, 1)]
     if rates:
         notes.append(meaning_of_rate(weighted(rates), length, gamma))
     return [Counters("SGLang", length, (length - 1) / gamma if gamma else None, notes=tuple(notes))]
@@ -213,6 +250,8 @@ def meaning_of_rate(rate: float, length: float, gamma: int) -> str:
 
 DRAFTED = "Calls without a draft are not counted."
 SINCE = "Counted since the server's start, warm-up included."
+SEVERAL = ("Counters fall in this log (a restart, or slots that count by themselves): these are "
+           "the largest, and the others are not added.")
 REBUILT = "How many drafts there were is computed from printed shares, which have three digits."
 MARKS = {b"vllm:spec_decode_num_": "vLLM's metrics", b"SpecDecoding metrics:": "vLLM's log",
          b"accept len:": "SGLang's log", b"#gen drafts =": "llama.cpp's log",

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from nanospec.cli import options
+from nanospec.cli.acceptance_curve import NONE, wilson
 from nanospec.cli.bench.measure import busy, measure, measure_costs
 from nanospec.cli.prepared import DEFAULTS, WORDS, Prepared, settled
 from nanospec.cli.launch import Parser, command
@@ -36,6 +37,7 @@ from nanospec.theory import break_even, needed, speedup
 GAMMA = 4               # draft tokens of a round, where the user asks for no other number
 TEXTS, NEW = 4, 64      # texts, and tokens of each
 TRIED = 8               # draft lengths of a chain that are compared: up to this, and its own
+APART = 1.3             # times: parts and measurement that differ more were of other moments
 FREE = 1.1              # another length that gains so much more comes first: it costs nothing
 GAINS = (1, 2)          # what each part would have to be for these speed-ups
 LESSONS = {"tokens": "Good where it matters", "c": "A state that reads its draft",
@@ -49,7 +51,7 @@ class Parts:
     tokens: what it brings; most: if all its draft tokens, of a tree those of its longest path, were
     accepted. steps: of drafting. nodes: tokens of the target's call. overhead: what it takes beyond
     its calls. gamma, v_of: of a chain its draft tokens, and {gamma: v(gamma + 1)} of the lengths to
-    compare it with.
+    compare it with. rounds: how many there were.
     """
 
     tokens: float
@@ -61,6 +63,7 @@ class Parts:
     nodes: float
     gamma: int = 0
     v_of: dict[int, float] = field(default_factory=dict)
+    rounds: int = 0
 
     @property
     def gain(self) -> float:
@@ -144,7 +147,7 @@ def parts_of(row: Mapping, rounds: Sequence[Round], v_of: dict[int, float]) -> P
              for done in rounds]
     return Parts(row["acceptance_length"], mean(paths), row["steps"], row["c"], row["v"],
                  (row["overhead"] - 1) * calls, tokens_of_call(row), row["gamma"] if v_of else 0,
-                 v_of)
+                 v_of, len(rounds))
 
 
 def show(row: dict, parts: Parts) -> None:
@@ -169,17 +172,32 @@ def show(row: dict, parts: Parts) -> None:
                "draft tokens accepted in a round: "
                + accepted_lengths(row["accepted_lengths"]))
     both = (f"speed-up: {parts.gain:.2f} by these parts, {row['speedup']:.2f} measured, where "
-            "reading the prompt counts" + busy([row]))
+            "reading the prompt counts" + (busy([row]) or unsure(parts.gain, row["speedup"])))
     Console().print(Text(both), Text(advice(parts), "bold"), sep="\n")
+
+
+def unsure(by_parts: float, measured: float) -> str:
+    """A warning, where the parts were measured in other moments than the whole."""
+    return (max(by_parts, measured) > APART * min(by_parts, measured)) * (
+        f"\nThese differ more than {APART:g} times: this machine was busy, or the text is too short "
+        "or its prompt too long to tell.")
 
 
 def advice(parts: Parts) -> str:
     """One sentence: what to change first. It is what would gain most at its best; but another draft
-    length, which costs nothing, comes before it if it gains a tenth or more.
+    length, which costs nothing, comes before it if it gains a tenth or more. Where no length gains,
+    a sentence before it says so, and a draft model that is hardly ever right comes first.
     """
     gammas, ideal = parts.of_gammas(), parts.ideal()
     gamma = max(gammas, key=gammas.__getitem__, default=0)
-    if gammas and gammas[gamma] >= FREE * gammas[parts.gamma]:
+    plain = ""
+    if gammas and gammas[gamma] <= 1:
+        plain = "As it is, plain decoding (no drafts) is best: no draft length tried gains. "
+        if wilson(parts.alpha, parts.rounds)[1] < NONE:
+            return (f"{plain}Hardly any draft token is accepted (alpha is {parts.alpha:.2f}): look "
+                    "at the draft model first, for another tokenizer or template, no training, or "
+                    f"wrong weights (lesson: {LESSONS['tokens']}).")
+    if gammas and not plain and gammas[gamma] >= FREE * gammas[parts.gamma]:
         first, best = "gamma", gammas[gamma]
         too = "long" if gamma < parts.gamma else "short"
         words = f"Your drafts are too {too}: with gamma {gamma}"
@@ -195,5 +213,5 @@ def advice(parts: Parts) -> str:
                  "times as long as one on a single token, and if it took as long",
             "overhead": f"A round takes {parts.overhead:.2f} target steps besides its calls, and "
                         "without them"}[first]
-    return (f"{words}, the speed-up would be {best:.2f} instead of {parts.gain:.2f} "
+    return (f"{plain}{words}, the speed-up would be {best:.2f} instead of {parts.gain:.2f} "
             f"(lesson: {LESSONS[first]}).")

@@ -90,7 +90,8 @@ def show(counters: Counters, gamma: int = 0, c: float | None = None) -> None:
                   sep="\n")
     curve = curve_of(counters, gamma)
     if not curve:
-        why = ("no curve, and no --gamma" if not counters.curve else
+        no_gamma = ", and no --gamma" * (counters.engine == "SGLang")   # of others it is refused
+        why = (f"no curve{no_gamma}" if not counters.curve else
                "drafts were of different lengths" if not is_full(counters) else "too few drafts")
         console.print(Text(f"The best length of a draft is not known: {why}."))
         return

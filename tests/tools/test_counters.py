@@ -44,6 +44,8 @@ STATISTICS = ("0.06.896.057 I statistics     draft-eagle3: #calls(b,g,a) =    1 
               "(0.805, 0.632, 0.483), dur(b,g,a) = 0.005, 325.555, 0.114 ms\n")
 NGRAM = ("5.05.552.782 I statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens "
          "= 256, #acc tokens = 47, dur(b,g,a) = 0.340, 2.107, 1.102 ms\n")
+IDLE = ("5.05.552.783 statistics ngram-cache: #calls(b,g,a) = 11 800 0, #gen drafts = 0, #acc drafts = 0, #gen tokens "
+        "= 0, #acc tokens = 0, dur(b,g,a) = 0.340, 2.107, 0.000 ms\n")
 
 
 @pytest.fixture
@@ -64,6 +66,37 @@ def test_vllms_metrics(read):
         "} 226.0", "} 229.0").replace("} 157.0", "} 1.63e+02"))
     assert both.drafts == 320 and both.curve[0] == pytest.approx(199 / 320)
     assert both.length == pytest.approx(1 + 455 / 320)
+
+
+def as_engine(engine: int, drafts: int, accepted: int) -> str:
+    """So many drafts of 4; of their tokens so many are accepted, all of them at the first place."""
+    text = "".join(line for line in METRICS.splitlines(True) if "per_pos" not in line or 'position="0"' in line)
+    for before, now in ("98", accepted), ("226", accepted), ("628", 4 * drafts), ("157", drafts):
+        text = text.replace(f"}} {before}.0", f"}} {now}.0")
+    return text.replace('engine="0"', f'engine="{engine}"')
+
+
+@pytest.mark.parametrize("engines, said", [
+    ([(150, 138), (200, 24)], 'engine="0" 0.23, engine="1" 0.03. '),
+    ([(150, 138), (300, 216), (250, 100)], 'engine="0" 0.23, engine="1" 0.18, engine="2" 0.10. '),
+    ([(150, 138), (50, 0)], 'engine="0" 0.23, engine="1" 0.00. '), ([(150, 138), (49, 0)], None),   # too few to tell
+    ([(150, 138), (500, 320)], None), ([(150, 138)], None), ([(150, 0), (200, 0)], None)])          # 1.44 times
+def test_engines_that_their_sum_hides_are_named(engines, said, read):
+    its, = read("".join(as_engine(number, *counts) for number, counts in enumerate(engines)))
+    assert its.drafts == sum(drafts for drafts, _ in engines)
+    words = f"Engines differ in their acceptance rate: {said}The other numbers and the shape are of all together"
+    assert words in its.notes[-1] if said else len(its.notes) == 2
+
+
+@pytest.mark.parametrize("other, said", [("2.00", None), ("1.90", "accept len: DP0 2.40, DP1 1.90. ")])
+def test_replicas_that_their_mean_hides_are_named(other, said, read):
+    """1.40 accepted draft tokens in a round are 1.4 times as many as 1.00, and 1.56 times as many as .90."""
+    line = "[2026-09-27 00:15:25 {} TP0] Decode batch, #running-req: 10, accept len: {}, "
+    text = "\n".join([line.format("DP0", "2.00"), line.format("DP0", "2.80"), line.format("DP1", other)])
+    its, = read(text)
+    assert its.length == pytest.approx((4.8 + float(other)) / 3)
+    assert said in its.notes[1] if said else len(its.notes) == 1
+    assert len(read(text.replace(" DP", " PP"))[0].notes) == 1
 
 
 def test_vllms_log(read):
@@ -124,6 +157,28 @@ def test_llamas_log(read):
     assert ngram.length == pytest.approx(1 + 47 / 4) and ngram.curve == () and ngram.rate == pytest.approx(47 / 256)
 
 
+def statistics(drafts: int, accepted: int) -> str:
+    return (f"1.00 I statistics draft-simple: #calls(b,g,a) = 1 2 3, #gen drafts = {drafts}, #acc drafts = {accepted}, "
+            f"#gen tokens = {2 * drafts}, #acc tokens = {accepted}, dur(b,g,a) = 0.005, 325.555, 0.114 ms\n")
+
+
+@pytest.mark.parametrize("counts, drafts, fell", [
+    ([(10, 4), (90_000, 33_000), (60, 7)], 90_000, True),                   # another slot, or a restart
+    ([(100, 50), (10, 4), (200, 90), (20, 7), (300, 110), (30, 9)], 300, True),
+    ([(100, 50), (110, 20)], 110, True), ([(40, 10), (40, 10), (70, 12)], 70, False)])
+def test_where_counters_fall_nothing_is_added_and_it_is_said(counts, drafts, fell, read):
+    its, = read("".join(statistics(*its) for its in counts))
+    assert its.drafts == drafts and its.drafted == 2 * drafts and its.length == 1 + dict(counts)[drafts] / drafts
+    assert ("Counters fall in this log (a restart, or slots" in " ".join(its.notes)) == fell
+
+
+def test_a_drafter_that_never_drafted_is_named(read):
+    eagle, ngram = read(IDLE + STATISTICS + NGRAM)
+    assert eagle.notes[-1] == ngram.notes[-1] == "Drafter ngram-cache never drafted."
+    assert "never" not in " ".join(read(NGRAM)[0].notes)
+    assert "never" not in " ".join(read(IDLE.replace("cache", "mod") + NGRAM)[0].notes)
+
+
 def test_llamas_requests(read):
     """Where there are no statistics: 167 / 1.92 drafts, twice. An older line counts no drafts."""
     its, = read(REQUEST * 2)
@@ -173,6 +228,7 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (METRICS.replace("} 98.0", "} 198.0"), (), "more often than the one before it"),
     (METRICS.replace("} 24.0", "} 64.0"), (), "more often than the one before it"),
     (METRICS.replace("226.0", "326.0"), (), "226 tokens accepted by place, and 326 in all"),
+    (METRICS.replace('position="2"', 'position="4"'), (), 'have no position="2" and have later ones'),
     (METRICS.replace('position="3"', 'position="99999"'), (), "no position"), (PLACE, (), "have no num_drafts"),
     (METRICS + METRICS.replace('"m"', '"n"'), (), "of 2 models"),
     ("vllm:spec_decode_num_drafts_total 5\n", (), "have no num_draft_tokens"),
@@ -190,9 +246,12 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (STATISTICS.replace("=    259,", "=    85,").replace("=   167,", "=   71,"), (), "71 accepted of 85 draft tokens"),
     ("vllm:spec_decode_num_drafts_total" + " " * (2 ** 25 + 1), (), "bytes"),
     (SGLANG.replace("2.80", "0.80"), (), "line 2: an accept len counts the bonus token"), (SGLANG, (1,), "--gamma 1"),
+    (SGLANG.replace("2.50", "2770000000.00"), (), "line 3: an accept len of 2.77e+09, which no draft can reach"),
     (SGLANG.replace("#running-req: 10", "x").replace("#running-req: 5", "y"), (), "no line with requests"),
     (STATISTICS.replace("#gen tokens", "#tokens"), (), "line 1: no '#gen tokens' there"),
-    (STATISTICS.replace("=     87, #acc", "= 0, #acc"), (), "no draft was counted"),
+    (STATISTICS.replace("=     87, #acc", "= 0, #acc"), (), "259 draft tokens, in 70 of 0 drafts"),
+    (METRICS.replace("628.0", "0.0"), (), "counts no draft token"), (IDLE, (), "no draft was counted"),
+    (IDLE.replace("#gen tokens = 0", "#gen tokens = 5"), (), "in 0 of 0 drafts"),
     (STATISTICS.replace("0.632", "0.932"), (), "more often than the one before it"),
     ("draft acceptance = 0.5\n", (), "line 1: no '(N accepted / N generated)' there"),
     (LOG.replace("0.897", ", ".join(["0"] * 5000)), (), "at most 4095 tokens")])

@@ -193,7 +193,8 @@ def test_chance_alone_is_not_taken_for_a_fault(its):
      "acceptance length 2.50 |no mean can.|no curve, and no --gamma"),
     ("Decode batch. #running-req: 4, accept len: 1.75, ", ("--gamma", "2", "--c", ".2"),
      "acceptance rate 0.375 |no mean can.|0.2 1 1.50 1.25 Every place is taken to be alike."),
-    ("draft acceptance = 0.75 ( 300 accepted / 400 generated)", (), "acceptance rate 0.750 |is not said, so no length"),
+    ("draft acceptance = 0.75 ( 300 accepted / 400 generated)", (),
+     "acceptance rate 0.750 |is not said, so no length|is not known: no curve."),
     ("0 1 2 1", ("--gamma", "2"), "4 drafts are too few to tell a shape|is not known: too few drafts."),
     (as_metrics([1] * 500 + [0] * 500).replace("5000.0", "3000.0"), (), "at least, of drafts that came so far|Drafts "
      "were of different lengths|is not known: drafts were of different lengths."),
