@@ -305,6 +305,13 @@ def test_a_full_context_is_announced(run, model):
     assert same(out) == plain + after(Written(model, 8), "the")
 
 
+@pytest.mark.parametrize("left, fits", [(8, True), (7, False)])
+def test_an_answer_may_take_all_that_is_left(run, model, left, fits):
+    prompt = len(Written(model, 8).tokenizer.chat([{"role": "user", "content": "the"}]))
+    _, out, err = run("the", "--temperature", "0", "--max-new-tokens", "8", "--context", str(prompt + left))
+    assert ("there is no room for it" not in err) == fits and (same(out) == after(Written(model, 8), "the")) == fits
+
+
 def test_a_template_that_writes_earlier_messages_differently(run, tmp_path):
     """It counts them. What differs from what was read is read again."""
     path = tmp_path / "b.gguf"
