@@ -11,6 +11,7 @@ How often the judge itself errs, and vLLM judged on a CPU: in a clone, python -m
 and engines
 """
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ from nanospec.cli.options import COUNT, HERE, MODEL, TEXT
 from nanospec.errors import NanospecError, RequestError, quoted
 from nanospec.files.checkpoint import load_pair
 from nanospec.judge.endpoint import Endpoint
-from nanospec.judge.given import answers, given_in
+from nanospec.judge.given import answers, given_in, prompt_of
 from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line,
                                                  load_with_transformers, model_of,
                                                  of_transformers, recomputed, special_tokens)
@@ -185,18 +186,24 @@ def judge_function(options, task: dict, settings: dict) -> Verdict:
 
 def judge_given(options) -> Judged:
     prompts = ([options.prompt] if options.prompts is None
-               else given_in(options.prompts, ("prompt", "tokens")))
+               else given_in(options.prompts, ("prompt", "tokens", "token_ids")))
+    named = options.a, options.b
+    for name in named:
+        if re.fullmatch(r"[\w.-]+:\d+(/.*)?", name) and not Path(name).exists():
+            raise RequestError(f"there is no file {quoted(name)}, and a server's address begins "
+                               "with http://")
     asked = options.new, {"temperature": 0.0}, options.model, options.timeout, options.at_once
     texts = [answers(Endpoint(name, prompts[0], *asked), prompts) if "://" in name
-             else given_in(Path(name), ("text", "tokens")) for name in (options.a, options.b)]
+             else given_in(Path(name), ("tokens", "token_ids", "text", "output")) for name in named]
     if not len(prompts) == len(texts[0]) == len(texts[1]):
         raise RequestError(f"{len(prompts)} prompts, {len(texts[0])} texts in A and "
                            f"{len(texts[1])} in B: each prompt has one text in both")
     target, draft_model, tokenizer = load_pair(options.target, HERE)
-    tasks = [Task(one if isinstance(one, list) else tokenizer.begin + tokenizer.encode(one), a, b)
+    tasks = [Task(one if isinstance(one, list) else prompt_of(one, tokenizer), a, b)
              for one, a, b in zip(prompts, *texts)]
     return judge_texts(target, tokenizer, tasks, options.dtype,
-                       draft_model if isinstance(draft_model, GPT) else None)
+                       draft_model if isinstance(draft_model, GPT) else None,
+                       told=any("://" in name for name in named))       # see endpoint.OFF
 
 
 JUDGES = {"transformers": judge_transformers, "endpoint": judge_endpoint,

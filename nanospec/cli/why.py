@@ -179,8 +179,8 @@ def show(row: dict, parts: Parts) -> None:
 def unsure(by_parts: float, measured: float) -> str:
     """A warning, where the parts were measured in other moments than the whole."""
     return (max(by_parts, measured) > APART * min(by_parts, measured)) * (
-        f"\nThese differ more than {APART:g} times: this machine was busy, or the text is too short "
-        "or its prompt too long to tell.")
+        f"\nThese differ more than {APART:g} times: this machine was busy, or the text is too "
+        "short or its prompt too long to tell.")
 
 
 def advice(parts: Parts) -> str:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import filterfalse, islice
+from itertools import filterfalse, islice, product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nanospec.errors import RequestError
-from nanospec.judge.rounding import Read, read, rows
+from nanospec.judge.rounding import Read, choices, read, rows
 from nanospec.judge.sequential import MISS
 from nanospec.judge.verdict import own_uniforms, uniform
 from nanospec.methods.wrappers.penalties import repeated
@@ -17,6 +17,7 @@ from nanospec.probs import Sampling
 from nanospec.proof.stats import pit
 
 PENALTIES = 1.02, 1.05, 1.1, 1.15, 1.2, 1.3
+SUBTRACTED = [number / 20 for number in range(1, 41)]       # OpenAI's interface has up to 2
 TEMPERATURES = .2, .3, .4, .5, .6, .7, .8, .9, 1.0, 1.2, 1.5
 MOST_OF = .8            # of the tokens that are off
 SHIFTS, ALIKE = 4, 4    # places that a text may be shifted by, tokens by which that is seen
@@ -33,10 +34,13 @@ class Case(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """words: what it is. asked: whether it is no bug, but what right programs do by default."""
+    """words: what it is. asked: whether it is no bug, but a setting of right programs. exact:
+    whether with it nothing is off.
+    """
 
     words: str
     asked: bool = False
+    exact: bool = False
 
 
 def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
@@ -55,13 +59,25 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
         half = (len(cases) + 1) // 2
         return len([*islice(filterfalse(holds, cases), half)]) < half
 
-    for penalty in PENALTIES:
-        if explains(lambda case: fits(case, case.prompt, partial(penalised, case, penalty))):
-            return Kind(f"a repetition penalty of {penalty:g} would do it, too, which a "
-                        "generation_config.json may name", asked=True)
+    penalties = [*islice((
+        f"a repetition penalty of {penalty:g}" for penalty in PENALTIES
+        if explains(lambda case: fits(case, case.prompt, partial(penalised, case, penalty)))), 1)]
+    known = [subtracted(target, case, beyond / 2, ends) for case in cases]
+    for name in "frequency", "presence":
+        for prompt_counts in False, True:
+            of_all = [each[name, prompt_counts] for each in known]
+            would = [x for x in SUBTRACTED
+                     if sum(least <= x <= most for least, most in of_all) > len(cases) / 2]
+            if would:
+                counted = " that counts the prompt's tokens" * prompt_counts
+                penalties.append(f"a {name} penalty of {would[len(would) // 2]:g}{counted}")
+                break
+    if penalties:
+        return Kind(f"{' or '.join(penalties)} would do it, too, which a request or a "
+                    "generation_config.json may name", asked=True, exact=True)
     for name, prompt_of in prompts(tokenizer):
         if explains(lambda case: fits(case, prompt_of(case.prompt))):
-            return Kind(f"it reads the prompt {name}, or was asked so")
+            return Kind(f"it reads the prompt {name}, or was asked so", exact=True)
     for places in range(1, SHIFTS + 1):
         lost = explains(lambda case: shifted(case.text.tokens, case.other, places))
         if lost or explains(lambda case: shifted(case.other, case.text.tokens, places)):
@@ -127,6 +143,36 @@ def penalised(case: Case, penalty: float, logits: Tensor, place: int) -> Tensor:
     return logits
 
 
+@torch.inference_mode()
+def subtracted(target: Any, case: Case, near: float, ends: Sequence[int]
+               ) -> dict[tuple[str, bool], tuple[float, float]]:
+    """From which to which number a penalty that is subtracted leaves no token further than `near`
+    below the best; by its name, and whether the prompt's tokens count. The best ones' logits fall
+    evenly as the number grows, so each token is a bound on one side.
+    """
+    found = {which: (float("-inf"), float("inf"))
+             for which in product(("frequency", "presence"), (False, True))}
+    generated, of_prompt = torch.zeros(2, target.config.vocab_size, device=target.device).double()
+    for token in case.prompt:
+        of_prompt[token] += 1
+    for logits, own in choices(target, case.prompt, case.text.tokens, ends):
+        over = logits - logits.gather(1, own) - near
+        new = torch.zeros_like(logits).scatter_(1, own, 1)
+        before = generated + new.cumsum(0) - new
+        generated = generated + new.sum(0)
+        for (name, prompt_counts), (least, most) in found.items():
+            counts = before + of_prompt * prompt_counts
+            counts = counts.clamp(max=1) if name == "presence" else counts
+            more = counts - counts.gather(1, own)       # than the text's own token has
+            bounds = over / more
+            least = max(least, float(bounds[more > 0].max())) if (more > 0).any() else least
+            most = min(most, float(bounds[more < 0].min())) if (more < 0).any() else most
+            if (over[more == 0] > 0).any():
+                most = float("-inf")
+            found[name, prompt_counts] = least, most
+    return found
+
+
 def shifted(late: Sequence[int], early: Sequence[int], places: int) -> bool:
     """Whether `late` goes on, from where they differ, as `early` does some places later."""
     at = next((i for i, (x, y) in enumerate(zip([*late, None], [*early, None])) if x != y), None)
@@ -143,6 +189,8 @@ def drawn_at(target: Any, cases: Sequence[Case]) -> float | None:
     or if they are too few to say.
     """
     values: dict[float, list[Tensor]] = {temperature: [] for temperature in TEMPERATURES}
+    # The probability of a token as unlikely as the one that was drawn: it is below x once in 1 / x.
+    rarest: dict[float, list[Tensor]] = {temperature: [] for temperature in TEMPERATURES}
     for number, (prompt, text, _) in enumerate(cases):
         u = own_uniforms(0, number, len(text.tokens)).to(target.device)
         tokens = torch.tensor(text.tokens, device=target.device)
@@ -150,8 +198,12 @@ def drawn_at(target: Any, cases: Sequence[Case]) -> float | None:
         for temperature in TEMPERATURES:
             p_target = Sampling(temperature)(logits)
             values[temperature].append(pit(tokens, p_target, p_target, u))
-    if sum(len(case.text.tokens) for case in cases) < FEWEST:
+            own = p_target.gather(1, tokens[:, None])
+            rarest[temperature].append((p_target * (p_target <= own)).sum(1).min())
+    many = sum(len(case.text.tokens) for case in cases)
+    if many < FEWEST:
         return None
-    fits = {temperature: uniform(drawn).p_value for temperature, drawn in values.items()}
+    fits = {temperature: min(uniform(drawn).p_value, many * float(min(rarest[temperature])))
+            for temperature, drawn in values.items()}
     best = max(TEMPERATURES, key=lambda temperature: fits[temperature])
     return best if fits[best] > MISS else None

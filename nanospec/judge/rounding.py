@@ -58,20 +58,29 @@ class Read(NamedTuple):
         return Read(self.tokens[:place], self.behind[:place], self.best[:place], self.gaps[:place])
 
 
-@torch.inference_mode()
-def read(model: Any, prompt: Sequence[int], tokens: Sequence[int], ends: Sequence[int] = (),
-         change: Callable[[Tensor, int], Tensor] = lambda logits, place: logits) -> Read:
-    """A text of one token or more. LogitsError where logits are NaN or infinite.
+def choices(model: Any, prompt: Sequence[int], tokens: Sequence[int], ends: Sequence[int] = (),
+            change: Callable[[Tensor, int], Tensor] = lambda logits, place: logits
+            ) -> Iterator[tuple[Tensor, Tensor]]:
+    """The logits (m, V) that choose the tokens, and these (m, 1).
 
     ends: where the text goes on, an end of text is not the best token: a program may have been
     asked to go on. change: of the logits (m, V) from a place on.
     """
-    found = list[tuple[Tensor, Tensor, Tensor]]()
     for number, logits in enumerate(rows(model, prompt, tokens, BLOCK)):
         logits = change(logits, number * BLOCK).double()
         own = torch.tensor(tokens[number * BLOCK:][:len(logits)], device=logits.device)[:, None]
         for end in [end for end in ends if end < logits.shape[1]]:     # one at least has a row
             logits[own[:, 0] != end, end] = float("-inf")
+        yield logits, own
+
+
+@torch.inference_mode()
+def read(model: Any, prompt: Sequence[int], tokens: Sequence[int], *how: Any) -> Read:
+    """A text of one token or more. how: as for `choices`. LogitsError where logits are NaN or
+    infinite.
+    """
+    found = list[tuple[Tensor, Tensor, Tensor]]()
+    for logits, own in choices(model, prompt, tokens, *how):
         best = logits.topk(min(KNOWN, logits.shape[1]))
         check_finite(float(best.values[:, 0].sum()))
         found.append(((best.values[:, :1] - logits.gather(1, own))[:, 0], best.indices,
@@ -86,6 +95,7 @@ class Compared:
 
     off: the first place of each that no rounding explains. at: the place where they first differ,
     from 0; there the target's two best tokens are `best`, `gap` apart, and theirs `behind` it.
+    lengths: tokens that were given. By these "same" may be another word of ends.py.
     """
 
     verdict: str
@@ -96,6 +106,12 @@ class Compared:
     best: tuple[int, int] = (0, 0)
     gap: float = 0.0
     behind: tuple[float, float] = (0.0, 0.0)
+    lengths: tuple[int, int] = (0, 0)
+
+    @property
+    def longer(self) -> int:
+        """Which of the two: 0 or 1."""
+        return int(self.lengths[1] > self.lengths[0])
 
 
 def parting(a: Sequence[int], b: Sequence[int]) -> int | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from nanospec.errors import RequestError
 from nanospec.fast.announce import announced, printable
+from nanospec.judge.ends import MISSED, ended, missed
 from nanospec.judge.given import certain, cleaned, tokens_of, without_half
 from nanospec.judge.kinds import Case, Kind, likeliest
 from nanospec.judge.rounding import (BEYOND, DTYPES, EXPLAINED, SEVERAL, Compared, Moved, compared,
@@ -54,7 +55,9 @@ class Judged:
                  if one.verdict != "same"]
         more = len(lines) - SHOWN
         counts = Counter(one.verdict for one in self.each)
-        words = {"same": "alike", "rounding": "parted by rounding", "close": "too close to call",
+        words = {"same": "alike", "shorter": "alike as far as both go",
+                 "after": "where one goes on after the end", "twice": "where one ends twice",
+                 "rounding": "parted by rounding", "close": "too close to call",
                  "bug": "where one is off", "neither": "where both are off",
                  "spelling": "where one is off, if its tokens are these"}
         return "\n".join([
@@ -71,7 +74,8 @@ class Judged:
     def line(self, number: int, one: Compared) -> str:
         """Of one pair, in words."""
         if one.at is None:
-            words = f"prompt {number}: alike"
+            words = (f"prompt {number}: alike as far as both go (tokens: {one.lengths[0]} in A, "
+                     f"{one.lengths[1]} in B)")
         else:
             a, b = (self.named(text.tokens[one.at]) for text in one.reads)
             first, second = map(self.named, one.best)
@@ -85,7 +89,8 @@ class Judged:
                           f"{float(text.behind[place]):.2g} below the best")
         in_words = {"bug": "more than rounding", "close": "too close to call",
                     "neither": "more than rounding, in both",
-                    "spelling": "off, if these are its tokens"}
+                    "spelling": "off, if these are its tokens", "shorter": "no difference",
+                    **{how: f"{'AB'[one.longer]} {words}" for how, words in MISSED.items()}}
         return f"{words}: {in_words.get(one.verdict, one.verdict)}"
 
     def named(self, token: int) -> str:
@@ -93,32 +98,50 @@ class Judged:
 
 
 def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str = "bfloat16",
-                draft_model: Any = None) -> Judged:
+                draft_model: Any = None, told: bool = False) -> Judged:
     """target: a GPT, as exact as its file has it. dtype: what the programs compute in, of DTYPES.
-    draft_model: what they speculate with, by which draft tokens are known. RequestError for texts
-    that the target cannot have written.
+    draft_model: what they speculate with, by which draft tokens are known. told: whether one of
+    them was told to ignore ends of text. RequestError for texts that the target cannot have
+    written.
     """
     tasks = [Task(task.prompt, *(cleaned(one) for one in task[1:])) for task in tasks]
     if not tasks:
         raise RequestError("there is no pair of texts to judge")
-    ids = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
-           for task in tasks]
+    for number, task in enumerate(tasks, 1):
+        if not task.prompt:
+            raise RequestError(f"prompt {number} is empty: a text goes on from one token or more")
+    given = [[tokens_of(task.prompt, one, target.config, tokenizer) for one in task[1:]]
+             for task in tasks]
+    if not any(a and b for a, b in given):
+        raise RequestError("in each pair a text is empty: there is nothing to compare")
+    names = {i: name for name, i in tokenizer.special.items()}
+    hows, ids = zip(*ended(given, tokenizer.ends, {*names}, told))
     exact = finer(target, dtype)
     spread = measured(target, exact, tasks, ids, dtype)
     ends, each = sorted(tokenizer.ends), list[Compared]()
     spellings = [*tokenizer.spellings, *[None] * target.config.vocab_size]      # some have no token
     with announced("reading the texts", at_once=False):
-        for task, both in zip(tasks, ids):
-            reads = [read(exact, task.prompt, tokens, () if isinstance(text, str) else ends)
-                     for text, tokens in zip(task[1:], both)]
-            sure = [certain(text, reading, spellings, LIKELY * spread.most)
+        for task, both, whole, how in zip(tasks, ids, given, hows):
+            # An empty text is read as any other, and nothing of it.
+            reads = [read(exact, task.prompt, tokens or [0], () if isinstance(text, str) else ends
+                          ).until(len(tokens)) for text, tokens in zip(task[1:], both)]
+            sure = [certain(text, reading, spellings, LIKELY * spread.most, names)
                     if isinstance(text, str) else len(reading.tokens)
                     for text, reading in zip(task[1:], reads)]
+            # Where its end is not what the target writes, it may be ordinary text.
+            if how in MISSED and any(reading.off(BEYOND * spread.most) for reading in reads):
+                how = "spelling"
             reads = [without_half(text, own, other, spellings) for text, own, other
                      in zip(task[1:], reads, reads[::-1])]
-            each.append(compared((reads[0], reads[1]), spread.most, (sure[0], sure[1])))
+            one = compared((reads[0], reads[1]), spread.most, (sure[0], sure[1]))
+            one.lengths = len(whole[0]), len(whole[1])
+            one.verdict = how if one.verdict == "same" else one.verdict
+            each.append(one)
     judged = Judged(0, "", spread, each, dtype, tokenizer)
     judged.status, judged.verdict = verdict(judged, target, exact, tasks, ids, draft_model)
+    if found := missed(each):
+        words = [*found, *[judged.verdict] * (judged.status == 1)]
+        judged.status, judged.verdict = 1, " ".join(words)
     return judged
 
 
@@ -133,7 +156,7 @@ def measured(target: Any, exact: Any, tasks: Sequence[Task], ids: Sequence[list[
         for task, (a, b) in zip(tasks, ids):
             found = parting(a, b)
             end = len(a) if found is None else found + 1
-            for text in a[:end], b[:end + window]:
+            for text in filter(None, (a[:end], b[:end + window])):
                 spread |= moved(exact, rounded, task.prompt, text, max(0, len(text) - window))
             step()
     return spread
@@ -165,15 +188,15 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         name, found = "AB"[side], [i for i, one in enumerate(each) if one.off[side] is not None]
         furthest = max(float(each[i].reads[side].until(each[i].sure[side]).behind.max())
                        for i in found)
-        for coarser in DTYPES[DTYPES.index(dtype) + 1:]:
+        why = kind(side)
+        if why.asked:
+            return 2, f"No verdict: {name} is off by more than rounding, but {why.words}."
+        for coarser in DTYPES[DTYPES.index(dtype) + 1:] if not why.exact else ():
             more = measured(target, exact, [tasks[i] for i in found[:4]],
                             [ids[i] for i in found[:4]], coarser)
             if furthest <= COARSER * more.most:
                 return 2, (f"No verdict: what is off in {name} is more than {dtype} rounds, and "
                            f"less than {coarser} does. Does a part of it compute so?")
-        why = kind(side)
-        if why.asked:
-            return 2, f"No verdict: {name} is off by more than rounding, but {why.words}."
         return 1, (f"A BUG in {name}: in {len(found)} of {len(each)} texts it writes what the "
                    f"target in {dtype} does not. The likeliest kind: {why.words}.")
     if verdicts["close"]:
@@ -184,10 +207,13 @@ def verdict(judged: Judged, target: Any, exact: Any, tasks: Sequence[Task],
         if why.asked:
             return 2, (f"No verdict: where {'AB'[side]} parts, rounding hardly explains it, but "
                        f"{why.words}.")
-        return 3, ("Too few differences to say: where it counts the tokens are further apart than "
-                   "rounding was seen to move them, and not far enough for a bug.")
     if verdicts["spelling"]:
         return 3, "Too little to say: a text may have had other tokens. Give token ids."
+    if verdicts["close"]:
+        return 3, ("Too few differences to say: where it counts the tokens are further apart than "
+                   "rounding was seen to move them, and not far enough for a bug.")
+    if any(one.verdict == "shorter" and 0 in one.lengths for one in each):
+        return 3, "Too little to say: a text is empty, and the one beside it is not."
     if verdicts["rounding"]:
         return 0, (f"ROUNDING: it explains where {verdicts['rounding']} of {len(each)} pairs part, "
                    "and nothing else is off. (A bug that only turns close calls looks the same.)")

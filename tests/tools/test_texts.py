@@ -17,12 +17,14 @@ from nanospec.errors import RequestError
 from nanospec.fast.autotune import copy_of
 from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
+from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.generate import generate
 from nanospec.judge import texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
-from nanospec.judge.given import answers, certain, cleaned, given_in, without_half
-from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted
-from nanospec.judge.rounding import Moved, Read, compared, exact_type, in_type, moved, read
+from nanospec.judge.given import answers, certain, cleaned, given_in, prompt_of, without_half
+from nanospec.judge.given import tokens_of as tokens_given
+from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted, subtracted
+from nanospec.judge.rounding import Compared, Moved, Read, compared, exact_type, in_type, moved, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.proof.tables import TableModel
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -60,7 +62,7 @@ def test_of_a_long_text_every_part_is_changed_at_its_own_place():
     """A penalty sees the tokens before a place. A text is read in calls of 64 tokens."""
     table, seen = TableModel(5, 1), []
     text = [place * place % 5 for place in range(70)]
-    found = read(table, [1, 2, 3], text, change=lambda logits, place: seen.append((place, len(logits))) or logits)
+    found = read(table, [1, 2, 3], text, (), lambda logits, place: seen.append((place, len(logits))) or logits)
     assert seen == [(0, 64), (64, 6)] and len(found.behind) == 70
 
 
@@ -271,6 +273,21 @@ def test_a_coarser_data_type_and_a_penalty_are_no_bugs():
         assert {compared.verdict for compared in one_of.each} == found
 
 
+@pytest.mark.parametrize("name, number, of_prompt", [
+    ("frequency", .5, False), ("frequency", 1.25, True), ("presence", 1.5, False), ("presence", 1.0, True)])
+def test_a_penalty_that_is_subtracted_is_no_bug(name, number, of_prompt):
+    """Though it may be less than a coarser type rounds. Of the prompt's tokens it counts some programs do."""
+    def penalised(ids, logits, place):
+        had = torch.tensor(ids if of_prompt else ids[len(ids) - place:], dtype=torch.long).bincount(minlength=1024)
+        return (logits[-1] - number * (had.clamp(max=1) if name == "presence" else had)).argmax()
+
+    written_so = [written(TARGET, prompt, penalised) for prompt in PROMPTS]
+    for dtype in "float32", "float16":
+        found = judged(greedy_texts(), written_so, dtype, draft_model=None)
+        words = re.search(rf"No verdict: B .* but .*a {name} penalty of ([\d.]+).* would do it, too", found.verdict)
+        assert found.status == 2 and words and abs(float(words[1]) - number) < .3, found.verdict
+
+
 def test_what_a_coarser_type_moves_is_measured_on_the_texts_that_are_off(monkeypatch):
     """The second and the fourth of them."""
     asked, real = [], texts.measured
@@ -280,6 +297,16 @@ def test_what_a_coarser_type_moves_is_measured_on_the_texts_that_are_off(monkeyp
     b = [[*ids[:4], (ids[4] + 500) % 1000, *ids[5:]] if number in (1, 3) else ids for number, ids in enumerate(b)]
     assert judged(a, b, "bfloat16", draft_model=None).status == 1
     assert asked[1:] == [([PROMPTS[1], PROMPTS[3]], [b[1], b[3]], "int8")]
+
+
+def test_no_temperature_is_named_at_which_a_text_is_impossible():
+    """Greedy, but for one token, the least likely one."""
+    text = [*generate(TARGET, PROMPTS[0], 100, 0)]
+    wrong = int(TARGET(torch.tensor([PROMPTS[0] + text[:50]]))[0, -1].argmin())
+    its = text[:50] + [wrong]
+    its += generate(TARGET, PROMPTS[0] + its, 49, 0)
+    assert drawn_at(TARGET, [Case(PROMPTS[0], SimpleNamespace(tokens=its), [])]) is None
+    assert drawn_at(TARGET, [Case(PROMPTS[0], SimpleNamespace(tokens=text), [])]) is not None
 
 
 @pytest.mark.parametrize("tokens, known", [(63, False), (64, True)])
@@ -314,7 +341,7 @@ class Given:
 
 
 LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[], spellings=[b"a", b"b", b"c", b"d"],
-                          continued=lambda text: [max(0, "abcd".find(letter)) for letter in text])
+                          continued=lambda text: [max(0, "abcd".find(letter)) for letter in text], special={})
 
 
 @pytest.mark.parametrize("more, most, calls, said, status", [
@@ -323,11 +350,13 @@ LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[
     ((.015625, .03125), "0.031", "0.016", "too close to call", 3),  # 8 x .03125 is .25, and no more
     ((.015625, -.0078125), "0.023", "0.023", "more than rounding", 1)])      # 8 x .0234375 = .1875
 def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkeypatch):
-    """A goes on b, a, b, a, ...; B has c at place 2, whose logit is 2.75, beside 3 of b."""
+    """A goes on d, a, b, a, ...; B has c at place 2, whose logit is 2.75, beside 3 of b. No penalty explains it: b has
+    not come before.
+    """
     monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
     monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x * (dtype == "float16") for x in more)))
-    a, b = [1, 0] * 20, [1, 0, 2, 3, *[0, 1] * 18]
-    found = judge_texts(Given(), LETTERS, [Task([3, 0], a, b), Task([0], a, a)], "float16")
+    a, b = [3, 0, *[1, 0] * 19], [3, 0, 2, 3, *[0, 1] * 18]
+    found = judge_texts(Given(), LETTERS, [Task([0, 2], a, b), Task([2], a, a)], "float16")
     lines = str(found).splitlines()
     off = "; B is off at token 2: 'c' (2) is 0.25 below the best" * (status == 1)
     assert lines[0] == ("prompt 1: they part at new token 2, 'b' (1) in A and 'c' (2) in B. The target's two best "
@@ -341,14 +370,73 @@ def test_the_numbers_that_a_person_reads(more, most, calls, said, status, monkey
                                                          3: "too close to call"}[status] + "."
 
 
+END = SimpleNamespace(**{**vars(LETTERS), "ends": {1}, "special": {"<end>": 1}, "spellings": [b"a", None, b"c", b"<"]})
+
+
+@pytest.fixture
+def by_hand(monkeypatch):
+    """Given, in float16; b is <end>, and what may be said of it is said beside 40 tokens that are alike."""
+    monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
+    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x * (dtype == "float16")
+                                                                        for x in (.015625, -.0078125))))
+    alike = Task([0], [1, 0] * 20, [1, 0] * 20)
+    return lambda *tasks, told=False: judge_texts(Given(), END, [*tasks, alike], "float16", told=told)
+
+
+@pytest.mark.parametrize("a, b, said", [
+    ([0, 1], [0, 1, 0, 2], "A BUG in B: in 1 of 2 texts it goes on after the end of text, where A stops"),
+    ([0, 1, 0], [0, 1], "A BUG in A: in 1 of 2 texts it goes on after the end of text, where B stops"),
+    ("a<end>", "a<end>cab", "A BUG in B: in 1 of 2 texts it goes on after the end of text, where A stops"),
+    ([0, 1], [0, 1, 1], "A BUG in B: in 1 of 2 texts it writes the end of text twice, where A stops"),
+    ([0, 1], [0, 1, 1, 1], "No difference"),                # as in a batch
+    ([0, 1, 0, 1], [0, 1, 0, 1, 0], "No difference"),       # both are told to ignore the end
+    ([0, 1], [0], "No difference"), ("a<end>", "a", "No difference")])      # it may be left out
+def test_a_text_that_goes_on_after_the_other_ones_end_has_a_bug(a, b, said, by_hand):
+    found = by_hand(Task([1], a, b))
+    assert found.verdict.startswith(said), str(found)
+    assert found.status == said.startswith("A BUG")
+
+
+def test_an_end_may_stand_twice_in_a_batch_or_be_ignored_or_be_ordinary_text(by_hand):
+    """The second text of B fills up the first. After c comes <, which may begin <end>."""
+    batch = by_hand(Task([3], [0, 1, 0], [0, 1, 0]), Task([1], [0, 1], [0, 1, 1]))
+    assert batch.status == 0 and str(batch).splitlines()[-2] == "3 pairs of texts: 3 alike."
+    told = by_hand(Task([1], [0, 1], [0, 1, 0]), told=True)
+    assert told.status == 0 and "prompt 1: alike as far as both go (tokens: 2 in A, 3 in B): no diff" in str(told)
+    assert by_hand(Task([1], [0, 1, 1, 1], [0, 1, 1, 0])).each[0].at == 3           # both go on, and part
+    ordinary = by_hand(Task([2], "<end>", "<end>a"))
+    assert ordinary.status == 3 and "Give token ids" in ordinary.verdict
+
+
+def test_a_bug_besides_is_told_too(by_hand):
+    """After a, < is 3.75 below c."""
+    found = by_hand(Task([3], [0, 1], [0, 1, 0]), Task([1], [0, 1, 0], [0, 3, 0]))
+    assert found.status == 1 and found.verdict.count("A BUG in B") == 2, found.verdict
+
+
+def test_lengths_are_a_fact_and_an_empty_answer_a_finding(by_hand):
+    shorter = by_hand(Task([1], [0], [0, 1, 0]))
+    assert shorter.status == 0 and shorter.verdict.startswith("No difference")
+    assert "prompt 1: alike as far as both go (tokens: 1 in A, 3 in B): no difference" in str(shorter)
+    for a, b in ([], [0, 1, 0]), ("aaa", ""):
+        empty = by_hand(Task([1], a, b))
+        assert empty.status == 3 and "a text is empty" in empty.verdict, str(empty)
+    assert by_hand(Task([0], [], [1])).status == 0                          # its end alone, left out
+    assert by_hand(Task([1], "", [0, 0, 0])).verdict.startswith("A BUG in B")
+    with pytest.raises(RequestError, match="prompt 2 is empty"):
+        by_hand(Task([1], [0], [0]), Task([], [0], [0]))
+    with pytest.raises(RequestError, match="in each pair a text is empty"):
+        judge_texts(Given(), END, [Task([1], "", [0])])
+
+
 @pytest.mark.parametrize("coarser, status", [("bfloat16", 2), ("int8", 2), ("float32", 1)])
 def test_what_any_coarser_type_would_explain_is_no_bug(coarser, status, monkeypatch):
     """B's c is .25 below the best: 10 times what float16 moves, and twice what the other type does."""
     moves = {"float16": (.015625, -.0078125), coarser: (.0625, -.0625)}
     monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
     monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*moves.get(dtype, (0.0, 0.0))))
-    a, b = [1, 0] * 20, [1, 0, 2, 3, *[0, 1] * 18]
-    assert judge_texts(Given(), LETTERS, [Task([3, 0], a, b), Task([0], a, a)], "float16").status == status
+    a, b = [3, 0, *[1, 0] * 19], [3, 0, 2, 3, *[0, 1] * 18]
+    assert judge_texts(Given(), LETTERS, [Task([0, 2], a, b), Task([2], a, a)], "float16").status == status
 
 
 def test_what_says_too_little():
@@ -370,7 +458,7 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     def upto(text, tokens, *near):
         best = torch.tensor([[*one, *(token for token in range(6) if token not in one)] for one in near])[:, :5]
         gaps = torch.tensor([[0.0] * len(one) + [9.0] * (5 - len(one)) for one in near])
-        return certain(text, Read(tokens, torch.zeros(len(tokens)), best, gaps), spellings, 1.0)
+        return certain(text, Read(tokens, torch.zeros(len(tokens)), best, gaps), spellings, 1.0, {})
 
     assert upto("abcd", [1, 3], [1], [3]) == 2
     assert upto("abcd", [1, 3], [1, 0], [3]) == 0           # ab, and then c
@@ -448,13 +536,15 @@ def test_a_server_is_asked_and_judged_as_told(tmp_path, monkeypatch):
     heard = []
     for name, result in (("load_pair", (TARGET, DRAFT, TOKENIZER)), ("Endpoint", "b"), ("answers", [[7]]),
                          ("judge_texts", SimpleNamespace(status=3))):
-        monkeypatch.setattr(f"nanospec.cli.judge.{name}", lambda *its, result=result: heard.append(its) or result)
+        monkeypatch.setattr(f"nanospec.cli.judge.{name}",
+                            lambda *its, result=result, **more: heard.append((*its, *more.values())) or result)
     (tmp_path / "a.txt").write_text("c")
     assert main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), "http://b", "--prompt", "def", "--dtype",
                  "float16", "--new", "9", "--model", "tiny", "--at-once", "3", "--timeout", "2.5"]) == 3
     asked, answered, _, judged = heard
     assert asked == ("http://b", "def", 9, {"temperature": 0.0}, "tiny", 2.5, 3) and answered == ("b", ["def"])
-    assert judged == (TARGET, TOKENIZER, [Task(TOKENIZER.begin + TOKENIZER.encode("def"), "c", [7])], "float16", DRAFT)
+    assert judged == (TARGET, TOKENIZER, [Task(TOKENIZER.begin + TOKENIZER.encode("def"), "c", [7])], "float16", DRAFT,
+                      True)
 
 
 def test_from_the_command_line(tmp_path, capsys, monkeypatch):
@@ -549,3 +639,84 @@ def test_a_penalty_counts_what_stood_before_the_place():
 def test_a_mark_at_the_beginning_of_a_file_is_no_text(name, data, found, tmp_path):
     (tmp_path / name).write_text(data, encoding="utf-8")
     assert given_in(tmp_path / name, ["text"]) == found
+
+
+@pytest.mark.parametrize("prompt", ["<s>a<|im_end|>b", "a<|im_end|>b"])
+def test_special_tokens_in_a_prompt_are_such_and_what_begins_it_stands_there_once(prompt, tmp_path, monkeypatch):
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
+    engine = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1}, []))
+    engine.add_special_tokens(["<s>", "<|im_end|>"])
+    engine.post_processor = tokenizers.processors.TemplateProcessing(single=["<s>", "$A"], special_tokens=[("<s>", 2)])
+    monkeypatch.setattr("nanospec.cli.judge.load_pair", lambda *_: (TARGET, None, FolderTokenizer(engine, [3])))
+    heard = []
+    monkeypatch.setattr("nanospec.cli.judge.judge_texts", lambda target, tokenizer, tasks, *_, **__:
+                        heard.append(tasks[0].prompt) or SimpleNamespace(status=0))
+    (tmp_path / "a.txt").write_text("a")
+    main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), str(tmp_path / "a.txt"), "--prompt", prompt])
+    assert heard == [[2, 0, 3, 1]]
+
+
+def test_a_text_in_which_special_tokens_stand_is_cut_into_tokens_there():
+    """As those who decode write them; <|endoftext|> of ours, too. A prompt of ours has none."""
+    end, ids = TOKENIZER.end_of_text, TOKENIZER.encode("def")
+    assert tokens_given([7], "def<|endoftext|>def", TARGET.config, TOKENIZER) == [*ids, end, *ids]
+    assert prompt_of("<|endoftext|>", TOKENIZER) == TOKENIZER.begin + TOKENIZER.encode("<|endoftext|>")
+    named = certain("a<end>b", Read([0, 1, 2], torch.zeros(3), torch.tensor([[0, 3], [1, 3], [2, 3]]),
+                                    torch.tensor([[0.0, 9.0]] * 3)), [b"a", None, b"b", b"x"], 1.0, {1: "<end>"})
+    assert named == 3                                       # and two, where a blank before x may be lost
+    assert certain("a<end>x", Read([0, 1, 3], torch.zeros(3), torch.tensor([[0, 3], [1, 3], [2, 3]]),
+                                   torch.tensor([[0.0, 9.0]] * 3)), [b"a", None, b" x", b"x"], 1.0, {1: "<end>"}) == 2
+
+
+@pytest.mark.parametrize("line, found", [
+    ('{"text": "one", "tokens": [5, 6]}', [5, 6]), ('{"text": "one", "token_ids": [7, 5]}', [7, 5]),
+    ('{"text": "one", "tokens": null}', "one"), ('{"tokens": [], "text": "one"}', "one"), ('{"output": "two"}', "two"),
+    ('{"text": ""}', ""), ("[]", [])])
+def test_of_a_line_with_a_text_and_token_ids_the_ids_are_taken(line, found, tmp_path, monkeypatch):
+    """As for A and B, and not for a prompt: the ids beside it may be of the answer."""
+    heard = []
+    monkeypatch.setattr("nanospec.cli.judge.load_pair", lambda *_: (TARGET, None, TOKENIZER))
+    monkeypatch.setattr("nanospec.cli.judge.judge_texts", lambda target, tokenizer, tasks, *_, **__:
+                        heard.extend(tasks) or SimpleNamespace(status=0))
+    (tmp_path / "a.jsonl").write_text(line)
+    (tmp_path / "p.jsonl").write_text('{"prompt": [9], "text": "one", "tokens": [5, 6]}')
+    assert main(["texts", str(checkpoint.WEIGHTS), *[str(tmp_path / "a.jsonl")] * 2, "--prompts",
+                 str(tmp_path / "p.jsonl")]) == 0
+    assert heard == [Task([9], found, found)]
+
+
+def test_what_a_line_lacks_and_how_an_address_begins_is_said(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text('"one"\n{"choices": []}\n')
+    lacks = "line 2 has no text and no token ids: an object has them as tokens or token_ids or text or output, got {'ch"
+    for name, said in (str(tmp_path / "a.jsonl"), lacks), ("127.0.0.1:8000", "begins with http://"):
+        assert main(["texts", str(checkpoint.WEIGHTS), name, name, "--prompt", "def"]) == 2
+        assert said in (err := capsys.readouterr().err) and err.count("\n") == 1
+
+
+def test_from_where_to_where_a_penalty_explains_a_text():
+    """By hand: a b a b a, and then c, .25 below b. b has come once or twice by then, a once less without the prompt.
+    Where a and b come for the second time c, which has not come, is .25 below them.
+    """
+    case = Case([0], Read([1, 0, 1, 0, 2], *[torch.zeros(0)] * 3), [])
+    assert subtracted(Given(0.0, 0.0), case, 0.0, []) == {
+        ("frequency", False): (.125, .25), ("frequency", True): (.125, .125),
+        ("presence", False): (.25, .25), ("presence", True): (.25, .25)}
+    assert subtracted(Given(0.0, 0.0), case, .0625, [])["frequency", False] == (.09375, .3125)
+    never = Case([0], Read([3], *[torch.zeros(0)] * 3), [])     # nothing has come, and b is better
+    assert subtracted(Given(0.0, 0.0), never, 0.0, [])["presence", False][1] == float("-inf")
+
+
+def test_token_ids_are_asked_for_where_they_would_help():
+    """One pair is too close to call, and the tokens of another are not sure."""
+    reading = Read([2, 3], torch.zeros(2), torch.zeros(2, 16, dtype=torch.long), torch.zeros(2, 16))
+    each = [Compared(verdict, (reading, reading), (2, 2), (None, None)) for verdict in ("close", "spelling")]
+    its = texts.Judged(0, "", Moved(.001, .001, 64), each, "float32", TOKENIZER)
+    tasks = [Task([0], "text", [1])] * 2
+    status, words = texts.verdict(its, TARGET, TARGET, tasks, [[[1], [1]]] * 2, None)
+    assert status == 3 and words.endswith("Give token ids.")
+
+
+def test_a_prompt_that_explains_a_text_exactly_goes_before_a_coarser_type():
+    """int8 moves as much as lies between them here."""
+    found = judged(greedy_texts(PROMPTS[1:2]), [greedy(tuple(PROMPTS[1][1:]))], "float16", prompts=PROMPTS[1:2])
+    assert found.status == 1 and "without its BOS" in found.verdict
