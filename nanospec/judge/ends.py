@@ -1,4 +1,8 @@
-"""Where two texts end: what is written after an end of text, and what only fills it up."""
+"""Where two texts end: what is written after an end of text, and what only fills it up.
+
+In a batch texts are made as long as one another, by whatever token a program takes for that, its
+end of text too. So nobody is accused for what could be such a filling.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,50 +11,68 @@ from nanospec.judge.rounding import Compared, parting
 
 # A stop inside the accepted tokens is not noticed, or its token is written again.
 MISSED = {"after": "goes on after the end of text", "twice": "writes the end of text twice"}
+TWICE = 4               # texts of a program that ends each twice: a filling is not as long in all
 
 
 def ended(pairs: Sequence[list[list[int]]], ends: set[int], special: set[int], told: bool
-          ) -> list[tuple[str, list[list[int]]]]:
-    """What there is to say of each pair's ends (see `ending`), and as much of both as is compared.
+          ) -> list[tuple[str, int, list[list[int]]]]:
+    """What there is to say of each pair's ends: a key of MISSED, "shorter" if one has more in
+    another way, or "same"; which of the two that is, 0 or 1; and as much of both as is compared.
     told: whether one was told to go on after an end.
     """
+    sides = [[pair[side] for pair in pairs] for side in (0, 1)]
+    bare = [[unfilled(text, ends, special | filling(texts, ends)) for text in texts]
+            for texts in sides]
+    stops = [all(ends.isdisjoint(text[:-1]) for text in texts) for texts in bare]
+    doubles = [ends_twice(texts, ends) for texts in sides]
     found = []
-    for a, b in pairs:
-        pair, how, longer = [a, b], ending(a, b, ends, special), int(len(b) > len(a))
-        # In a batch an end may stand twice to make a text as long as another.
-        if how == "twice" and any(len(one[longer]) == len(pair[longer])
-                                  and one[longer][-2:] != pair[longer][-2:] for one in pairs):
-            how = "same"
-        if told and how in MISSED:
+    for given, both in zip(pairs, zip(*bare)):
+        how, longer = "same", int(len(both[1]) > len(both[0]))
+        short, long = both[1 - longer], both[longer]
+        rest = long[len(short):]
+        if {*rest} - special:
             how = "shorter"
-        at, until = parting(a, b), min(len(a), len(b)) if how in MISSED else None
-        found.append((how, [unfilled(one[:until], at, ends, special) for one in pair]))
+            # What fills up the short one may be what a program writes that ignores ends.
+            part = parting(*given) in (None, len(short))
+            if stops[1 - longer] and not told and part and (
+                    short[-1:] and short[-1] in ends and long[:len(short)] == short):
+                how = "after"
+        elif not told and sorted(given, key=len)[0] == short and any(
+                doubles[side] and given[side] == short + short[-1:] for side in (0, 1)):
+            how, longer = "twice", int(doubles[1] and given[1] == short + short[-1:])
+        found.append((how, longer, [text[:len(short)] if how in MISSED else text for text in both]))
     return found
 
 
-def ending(a: list[int], b: list[int], ends: set[int], special: set[int]) -> str:
-    """Of two texts that are alike as far as both go: a key of MISSED if one stops at its first end
-    of text and the other has more; "shorter" if one has more in another way; or "same".
-    """
-    short, long = sorted((a, b), key=len)
-    rest = long[len(short):]
-    if rest and [token for token in short if token in ends] == short[-1:] != [] and (
-            long[:len(short)] == short):
-        if rest == short[-1:]:
-            return "twice"
-        if len({*rest}) > 1 or rest[0] not in special:      # else it may fill up a batch
-            return "after"
-    return "shorter" if {*rest} - special else "same"       # an end may be left out of a text
+def filling(texts: Sequence[list[int]], ends: set[int]) -> set[int]:
+    """The one token that stands after ends wherever anything does, if it is one."""
+    after = [token for text in texts for token in text[first_end(text, ends):]]
+    return {*after} if len({*after}) == 1 < len(after) else set()
 
 
-def unfilled(text: list[int], at: int | None, ends: set[int], special: set[int]) -> list[int]:
-    """A text without the special token that fills it up after its end, as in a batch. at: where it
-    parts from the other one; what parts it is no filling.
+def first_end(text: list[int], ends: set[int]) -> int:
+    """How many tokens there are up to the first end, and with it; all if there is none."""
+    return next((i for i, token in enumerate(text, 1) if token in ends), len(text))
+
+
+def unfilled(text: list[int], ends: set[int], special: set[int]) -> list[int]:
+    """A text without the special tokens that fill it up, after its end or where that was taken
+    out.
     """
-    end = next((i for i, token in enumerate(text, 1) if token in ends), len(text))
-    rest = {*text[end:]}
-    filled = len(rest) == 1 and rest <= special and (at is None or at < end)
-    return text[:end] if filled else text
+    end = first_end(text, ends)
+    if end < len(text):
+        return text[:end] if {*text[end:]} <= special else text
+    while text[-1:] and text[-1] in special - ends:
+        text = text[:-1]
+    return text
+
+
+def ends_twice(texts: Sequence[list[int]], ends: set[int]) -> bool:
+    """Whether a program writes each end once more, and not to make texts as long as others."""
+    rests = [(len(text), text[first_end(text, ends) - 1:]) for text in texts
+             if not ends.isdisjoint(text)]
+    return (len(rests) >= TWICE and all(len(rest) == 2 and rest[0] == rest[1] for _, rest in rests)
+            and len({length % 2 for length, _ in rests}) == 2)
 
 
 def missed(each: Sequence[Compared]) -> list[str]:

@@ -59,6 +59,10 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
         half = (len(cases) + 1) // 2
         return len([*islice(filterfalse(holds, cases), half)]) < half
 
+    begin = len(tokenizer.begin)
+    if explains(lambda case: len(case.prompt) > begin and any(
+            case.text.tokens[:len(ids)] == ids for ids in (case.prompt, case.prompt[begin:]))):
+        return Kind("it begins with its prompt: give only what was written after it", asked=True)
     penalties = [*islice((
         f"a repetition penalty of {penalty:g}" for penalty in PENALTIES
         if explains(lambda case: fits(case, case.prompt, partial(penalised, case, penalty)))), 1)]
@@ -117,6 +121,7 @@ def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[in
         yield "without its BOS (what begins a text)", lambda ids: (
             ids[len(begin):] if ids[:len(begin)] == begin else [])
         yield "with one BOS more (what begins a text)", lambda ids: begin + ids
+    yield "with its special tokens as ordinary text", lambda ids: spelled(tokenizer, ids)
     line = tokenizer.continued("\n")
     yield "with a line's end after it", lambda ids: ids + line
     yield "without its last token", lambda ids: ids[:-1]
@@ -124,6 +129,15 @@ def prompts(tokenizer: Any) -> Iterator[tuple[str, Callable[[list[int]], list[in
     if getattr(tokenizer, "template", None) is not None:
         yield "in another template, that of its chats", lambda ids: as_chat(
             tokenizer, ids[len(begin):] if ids[:len(begin)] == begin else ids)
+
+
+def spelled(tokenizer: Any, ids: list[int]) -> list[int]:
+    """Without what begins it, whose name does not stand in a text; nothing if it has no other."""
+    names = {token: name for name, token in tokenizer.special.items()}
+    begin = len(tokenizer.begin) * (ids[:len(tokenizer.begin)] == [*tokenizer.begin])
+    own = [token for one in ids[begin:] for token in (
+        tokenizer.continued(names[one]) if one in names else [one])]
+    return ids[:begin] + own if own != ids[begin:] else []
 
 
 def as_chat(tokenizer: Any, ids: list[int]) -> list[int]:

@@ -95,7 +95,8 @@ class Compared:
 
     off: the first place of each that no rounding explains. at: the place where they first differ,
     from 0; there the target's two best tokens are `best`, `gap` apart, and theirs `behind` it.
-    lengths: tokens that were given. By these "same" may be another word of ends.py.
+    lengths: tokens that were given. By its end "same" may be another word of ends.py; longer: which
+    of the two has more then, 0 or 1.
     """
 
     verdict: str
@@ -107,11 +108,7 @@ class Compared:
     gap: float = 0.0
     behind: tuple[float, float] = (0.0, 0.0)
     lengths: tuple[int, int] = (0, 0)
-
-    @property
-    def longer(self) -> int:
-        """Which of the two: 0 or 1."""
-        return int(self.lengths[1] > self.lengths[0])
+    longer: int = 0
 
 
 def parting(a: Sequence[int], b: Sequence[int]) -> int | None:

@@ -115,13 +115,13 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
     if not any(a and b for a, b in given):
         raise RequestError("in each pair a text is empty: there is nothing to compare")
     names = {i: name for name, i in tokenizer.special.items()}
-    hows, ids = zip(*ended(given, tokenizer.ends, {*names}, told))
+    hows, longer, ids = zip(*ended(given, tokenizer.ends, {*names}, told))
     exact = finer(target, dtype)
     spread = measured(target, exact, tasks, ids, dtype)
     ends, each = sorted(tokenizer.ends), list[Compared]()
     spellings = [*tokenizer.spellings, *[None] * target.config.vocab_size]      # some have no token
     with announced("reading the texts", at_once=False):
-        for task, both, whole, how in zip(tasks, ids, given, hows):
+        for task, both, whole, how, more in zip(tasks, ids, given, hows, longer):
             # An empty text is read as any other, and nothing of it.
             reads = [read(exact, task.prompt, tokens or [0], () if isinstance(text, str) else ends
                           ).until(len(tokens)) for text, tokens in zip(task[1:], both)]
@@ -134,7 +134,7 @@ def judge_texts(target: Any, tokenizer: Any, tasks: Sequence[Task], dtype: str =
             reads = [without_half(text, own, other, spellings) for text, own, other
                      in zip(task[1:], reads, reads[::-1])]
             one = compared((reads[0], reads[1]), spread.most, (sure[0], sure[1]))
-            one.lengths = len(whole[0]), len(whole[1])
+            one.lengths, one.longer = (len(whole[0]), len(whole[1])), more
             one.verdict = how if one.verdict == "same" else one.verdict
             each.append(one)
     judged = Judged(0, "", spread, each, dtype, tokenizer)

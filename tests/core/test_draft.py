@@ -10,7 +10,7 @@ import torch
 
 from nanospec.dice import Dice
 from nanospec.draft import Draft
-from nanospec.errors import MOST_NODES, RequestError, check_gamma
+from nanospec.errors import MOST_NODES, RequestError, check_gamma, check_ids
 from nanospec.generate import generate
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, verify
@@ -105,6 +105,13 @@ HUGE = 10 ** 5000       # Python itself refuses to write so many digits down
 def test_a_number_that_cannot_be_shown_is_refused_all_the_same(call):
     with pytest.raises(RequestError, match="a int|a list of token ids|more than 16,777,216 tokens"):
         call()
+
+
+def test_a_list_of_ids_has_an_end(monkeypatch):
+    monkeypatch.setattr("nanospec.errors.MOST_IDS", 3)
+    check_ids("a text", [7, 5, 8])
+    with pytest.raises(RequestError, match="a text has more than 3 tokens"):
+        check_ids("a text", [7, 5, 8, 6])
 
 
 def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import LogitsError, RequestError, check_drafter, check_finite, check_vocabulary
+from nanospec.errors import LogitsError, RequestError, check_drafter, check_finite, check_vocabulary, one_line
 from nanospec.generate import generate
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -136,6 +136,10 @@ def test_the_single_checks():
     for total in (float("nan"), float("inf")):
         with pytest.raises(LogitsError, match="NaN or infinity"):
             check_finite(total)
+
+
+def test_words_of_others_are_shortened():
+    assert one_line("x" * 240) == "x" * 240 and one_line("x" * 240 + "y") == "x" * 240 + "..."
 
 
 def test_the_context_can_be_filled_and_no_more():

@@ -40,6 +40,10 @@ def test_a_template_that_takes_too_much(source):
     assert ChatTemplate("{{ messages | length }}", {})([]) == "0"
 
 
+def test_a_template_may_write_a_million_characters():
+    assert ChatTemplate("{{ 'a' * 1000000 }}", {})([]) == "a" * 1_000_000
+
+
 def test_one_that_takes_too_long_for_some_messages(hurried):
     template = ChatTemplate("{% if messages | length > 2 %}" + LOOPS + "{% endif %}fine", {})
     with hurried(), pytest.raises(RequestError, match="more than 0.25 seconds"):

@@ -114,6 +114,18 @@ def test_a_gguf_file_of_more_layers_than_tensors(tmp_path, monkeypatch):
             load_gguf(tmp_path / "a.gguf")
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_gguf_file_of_as_many_layers_as_are_read(tmp_path, monkeypatch, most):
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    model = small_gguf.write(tmp_path / "a.gguf")
+    monkeypatch.setattr("nanospec.files.gguf.MOST_LAYERS", most)
+    if most == model.config.layers:
+        assert load_gguf(tmp_path / "a.gguf")
+    else:
+        with pytest.raises(PairError, match="weights of 2 layers, of which at most 1 are read"):
+            load_gguf(tmp_path / "a.gguf")
+
+
 EAGLE = {"fc.weight": (8, 16), "embed_tokens.weight": (257, 8)}
 
 

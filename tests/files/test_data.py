@@ -153,5 +153,6 @@ def test_held_out_windows_follow_one_another():
     assert torch.equal(x.flatten(), torch.arange(30)) and torch.equal(y, x + 1)
     assert len(HeldOut(torch.arange(35), 35).windows(10, most=2)[0]) == 2
     assert len(HeldOut(torch.arange(31), 31).windows(10)[0]) == 3           # to the very last token
+    assert len(HeldOut(torch.arange(30), 30).windows(29)[0]) == 1
     with pytest.raises(TextError, match="30 tokens do not fill one window of 30"):
         HeldOut(torch.arange(30), 30).windows(30)

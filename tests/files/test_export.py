@@ -242,7 +242,8 @@ def test_a_pair_that_is_none(pair, capsys):
     refused(load_pair, pair, "cpu", torch.float32, "prefix", words="holds no prefix.pt")
 
 
-@pytest.mark.parametrize("ends, words", [([9_000, 9_001], "files token 9000 ends a text"), ([9_000, 256], None)])
+@pytest.mark.parametrize("ends, words", [
+    ([9_000, 9_001], "files token 9000 ends a text"), ([257], "files token 257 ends a text"), ([9_000, 256], None)])
 def test_a_token_that_ends_a_text_and_that_the_model_lacks(pair, ends, words):
     """It never comes. Of several, some may be those of a larger model of the family."""
     target = pair / "target"

@@ -330,7 +330,9 @@ def test_it_is_read_as_the_package_reads_it(tmp_path, monkeypatch):
     ours, theirs = quick_gguf.gguf_reader(tmp_path / "a.gguf"), gguf.GGUFReader(tmp_path / "a.gguf")
     assert [*ours.fields] == [*theirs.fields] and len(ours.tensors) == len(theirs.tensors) > 3
     assert all(ours.fields[name].contents() == field.contents() for name, field in theirs.fields.items())
-    monkeypatch.setattr(quick_gguf, "MOST_PARTS", len(PIECES))
+    monkeypatch.setattr(quick_gguf, "MOST_PARTS", ours.read)
+    assert quick_gguf.gguf_reader(tmp_path / "a.gguf").read == ours.read > len(PIECES)
+    monkeypatch.setattr(quick_gguf, "MOST_PARTS", ours.read - 1)
     with pytest.raises(ValueError, match="more than"):
         quick_gguf.gguf_reader(tmp_path / "a.gguf")
 

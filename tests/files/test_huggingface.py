@@ -393,6 +393,8 @@ def test_a_model_of_thousands_of_layers_is_refused_before_it_is_made():
     state = {str(number): torch.zeros(1) for number in range(513)}
     with pytest.raises(ValueError, match="not those of 513 layers, of which at most 512 are read"):
         ready(Config(5, 16, 513, 4, 1, 1, 4), state, torch.device("cpu"), torch.float32)
+    with pytest.raises(RuntimeError, match="Missing key"):          # 512 are made, of other weights
+        ready(Config(5, 16, 512, 4, 1, 1, 4), state, torch.device("cpu"), torch.float32)
 
 
 def test_a_tensor_in_two_files(model, tmp_path):

@@ -101,10 +101,17 @@ def test_it_drafts_what_counting_everything_finds(settings):
     ([4, 1, 2, 6, 5, 1, 3, 6, 4, 1], {"count": 1}, [2], [0]),                       # two tokens are surer than one
     ([1, 2, 3], {"count": 2, "past": [[8, 3, 4, 5]]}, [4, 5], [0, 1]),              # only the past knows
     ([3, 1, 3], {"count": 2, "past": [[8, 3, 4, 5]]}, [1, 3], [0, 1]),              # of equals the text itself
+    ([6, 2, 3, 6], {"count": 2, "least": 1}, [2, 3], [0, 1]),                       # nothing else ever followed
     ([3, 3], {"count": 4}, [3], [0]), ([1, 2, 3], {"count": 4}, [], []), ([1], {"tree": True}, [], [])])
 def test_worked_examples(ids, settings, tokens, parents):
     (_, found, its_parents), = drafted(SuffixDrafter(**settings), [ids], [[len(ids)]])
     assert (found[1:], its_parents[1:]) == (tokens, parents)
+
+
+@pytest.mark.parametrize("least", [0, 1.01])
+def test_a_share_is_above_0_and_at_most_1(least):
+    with pytest.raises(RequestError, match=rf"least must lie in \(0, 1\], got {least}"):
+        SuffixDrafter(least=least)
 
 
 def test_a_row_is_accepted_as_often_as_the_target_would_have_written_its_path():

@@ -189,6 +189,12 @@ def test_trees_as_they_are_published():
                   [[0], 0], [["a"]], [[0.0]], [[True]], ["ab"], [None]):
         with pytest.raises(ValueError):
             published(wrong)
+    assert published([-1] + [0] * 4095) == [-1] + [0] * 4095
+    with pytest.raises(ValueError, match="no parent"):                 # as many levels as a tree has at most
+        published([[0] * 4096])
+    for many in [-1] + [0] * 4096, [[0] * 4097]:
+        with pytest.raises(ValueError, match="at most 4096 nodes"):
+            published(many)
 
 
 @pytest.mark.parametrize("depth, words", [(0, "depth must be at least 1"), ("2", "depth must be a whole number")])

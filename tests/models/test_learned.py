@@ -17,6 +17,7 @@ from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.eagle import Eagle
+from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.draft_models.mlp import MLPSpeculator
 from nanospec.methods.draft_models.unrolled import before_tokens, some_anchors, whole_texts
 from nanospec.methods.lengths.dynamic import DynamicDrafter
@@ -141,6 +142,13 @@ def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
         torch.save(saved | damage, path)
         with pytest.raises((PairError, RequestError)):
             load_learned(path, TARGET, name)
+
+
+def test_it_reads_a_layer_that_its_target_has():
+    """They count from 0: the last of 3 is 2."""
+    assert Medusa(11, TARGET.config.channels, [2], heads=3).attach(TARGET).layers == (2,)
+    with pytest.raises(RequestError, match="and more than 3 layers, this one has 11, .* and 3"):
+        Medusa(11, TARGET.config.channels, [3], heads=3).attach(TARGET)
 
 
 @pytest.mark.parametrize("name, size", [("medusa", "heads"), ("mlp", "depth"), ("mlp", "width"), ("dflash", "block")])

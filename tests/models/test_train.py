@@ -426,6 +426,16 @@ def test_a_training_that_lacks_something_is_refused(whole, text, tmp_path, damag
         training_in(tmp_path, text).load()
 
 
+@pytest.mark.parametrize("token", [0, DUST.target.vocab_size - 1])
+def test_texts_of_one_token_are_the_targets_too(whole, text, tmp_path, token):
+    saved = torch.load(whole.out / "training.pt", weights_only=True)
+    saved["written"].fill_(token)
+    torch.save(saved, tmp_path / "training.pt")
+    training = training_in(tmp_path, text)
+    training.load()
+    assert training.written.unique().tolist() == [token]
+
+
 @pytest.mark.parametrize("part", [0, 0.1, 0.5, 0.99])
 def test_a_training_cut_short_is_refused(whole, text, tmp_path, part):
     data = (whole.out / "training.pt").read_bytes()

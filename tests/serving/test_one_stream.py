@@ -92,7 +92,8 @@ def test_requests_of_a_conversation_that_cannot_be_answered():
     for tokens in (-1, 1):
         with pytest.raises(RequestError, match="does not go back"):
             talk.go_back(tokens)
-    for asked, right in (None, TARGET.config.context), (7, 7), (2 * TARGET.config.context, TARGET.config.context):
+    most = TARGET.config.context
+    for asked, right in (None, most), (1, 1), (7, 7), (2 * most, most):
         assert Conversation(TARGET, ModelDrafter(DRAFT_MODEL, 2), context=asked).context == right
     wide = TableModel(3, 8)
     wide.config = replace(wide.config, context=2 ** 30)         # what a file says, not what is laid out

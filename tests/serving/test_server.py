@@ -109,9 +109,13 @@ def test_slots_are_for_the_texts_that_may_come_and_not_for_all_that_the_target_c
     request = server.submit([1] * 20, max_new_tokens=10, temperature=0)
     with pytest.raises(RequestError, match="21 prompt tokens and 10 new ones .* context of 30: .*context="):
         server.submit([1] * 21, max_new_tokens=10)
+    assert server.submit([1] * 30, max_new_tokens=0).tokens == []
+    with pytest.raises(RequestError, match="31 prompt tokens exceed this server's context of 30"):
+        server.submit([1] * 31, max_new_tokens=0)
     served(server, request)
     assert request.tokens == list(generate(target, [1] * 20, 10, 0)) and server.cache.kv.shape[3] <= 128
-    assert Server(TARGET, ModelDrafter(DRAFT_MODEL, 3), context=10 ** 9).context == 96
+    for context, right in (10 ** 9, 96), (1, 1):
+        assert Server(TARGET, ModelDrafter(DRAFT_MODEL, 3), context=context).context == right
     for context, words in (0, "a context"), ("9", "context must be"), (None, "context must be"):
         with pytest.raises(RequestError, match=words):
             Server(TARGET, ModelDrafter(DRAFT_MODEL, 3), context=context)

@@ -73,8 +73,9 @@ def test_rounds_by_hand():
     assert rows[1]["predicted_speedup"] == pytest.approx(4 / 2.375 / 3)
     # Rounds that begin at the first two of four places: 1.5, of which half accept none. None has room for 4.
     assert rows[1]["accepted_lengths"] == [.5, 0, .5] and rows[0]["accepted_lengths"] == pytest.approx([.5, .5])
-    assert rows_of(stood.repeat(1, 2, 1), stood.repeat(1, 2, 1), CallCosts(0, dict.fromkeys(range(6), 1.0), 1))[3][
-        "accepted_lengths"] == []
+    twice = stood.repeat(1, 2, 1)
+    *_, three, four = rows_of(twice, twice, CallCosts(0, dict.fromkeys(range(6), 1.0), 1))
+    assert three["accepted_lengths"] == [.5, 0, .25, .25] and four["accepted_lengths"] == []
 
 
 def test_kinds_of_tokens():
@@ -159,6 +160,8 @@ def test_the_text_is_judged_at_the_temperature(weights, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("options, words", [(["--tokens", "9"], "fewer than"), (["--text", "nowhere"], "--text"),
+                                            (["--gamma", "256"], "drafts of 256 tokens have no place in texts of 256"),
+                                            (["--gamma", "255", "--tokens", "255"], "255 tokens are fewer than a text"),
                                             (["--gamma", "0"], "--gamma"), (["--draft-model", "mlp"], "mlp")])
 def test_what_cannot_be_read_is_refused(options, words, weights, capsys):
     assert bench.main(["acceptance", "--weights", str(weights), *options]) == 2

@@ -64,6 +64,7 @@ def test_vllms_metrics(read):
     assert its.curve == pytest.approx((98 / 157, 63 / 157, 41 / 157, 24 / 157))
     both, = read(METRICS + METRICS.replace('engine="0"', 'engine="1"').replace("} 98.0", "} 101.0").replace(
         "} 226.0", "} 229.0").replace("} 157.0", "} 1.63e+02"))
+    assert read(METRICS.replace("157.0", "999999999999999"))[0].drafts == 10 ** 15 - 1
     assert both.drafts == 320 and both.curve[0] == pytest.approx(199 / 320)
     assert both.length == pytest.approx(1 + 455 / 320)
 
@@ -109,6 +110,8 @@ def test_vllms_log(read):
     oldest, = read("SpecDecoding metrics: Draft acceptance rate: 50.0%, Mean acceptance length: 2.50, Accepted: 60 "
                    "tokens, Drafted: 120 tokens,")
     assert oldest.drafts == pytest.approx(40) and oldest.length == pytest.approx(2.5) and oldest.curve == ()
+    rounded, = read("SpecDecoding metrics: Mean acceptance length: 1.00, Accepted: 3 tokens, Drafted: 9000 tokens,")
+    assert rounded.drafts is None and rounded.rate == 3 / 9000                  # 1.00 may be 1.004
 
 
 def test_drafts_of_different_lengths(read):
@@ -135,6 +138,7 @@ def test_sglangs_log(read):
     its, = read(SGLANG)
     assert its.length == pytest.approx(2.7) and its.rate is None and its.curve == () and its.drafts is None
     assert any("0.57, is accepted of drafted in newer versions" in note for note in its.notes)
+    assert read(SGLANG.replace("2.80", "1.00"))[0].length == pytest.approx(1.5)     # 10 requests accept nothing
 
 
 @pytest.mark.parametrize("gamma, rate, words", [
@@ -147,6 +151,14 @@ def test_sglangs_two_accept_rates(gamma, rate, words, read):
     assert its.rate == pytest.approx(1.8 / gamma) and words in " ".join(its.notes)
 
 
+def test_a_draft_that_is_always_accepted_whole_is_no_longer_than_gamma(read):
+    """Two tokens and the bonus token."""
+    line = SGLANG.splitlines()[1].replace("len: 2.80", "len: {}")
+    assert read(line.format("3.00"), 2)[0].rate == 1
+    with pytest.raises(NanospecError, match="has an accept len of 3.01: drafts are longer than --gamma 2"):
+        read(line.format("3.01"), 2)
+
+
 def test_llamas_log(read):
     """Each drafter's last statistics line; what stands for each request is the same again."""
     earlier = STATISTICS.replace("87,", "12,").replace("259", "36").replace("167", "20")
@@ -155,6 +167,14 @@ def test_llamas_log(read):
     assert eagle.curve == pytest.approx((.805, .632, .483))
     assert eagle.length == pytest.approx(1 + 167 / 87) and "draft-eagle3" in eagle.notes[0]
     assert ngram.length == pytest.approx(1 + 47 / 4) and ngram.curve == () and ngram.rate == pytest.approx(47 / 256)
+
+
+@pytest.mark.parametrize("drafted, accepted, curve", [(89, 54, (.6,)), (90, 54, (.6,)), (91, 54, ()), (91, 55, ())])
+def test_of_drafts_of_one_token_the_place_is_known(drafted, accepted, curve, read):
+    """54 of 90 drafts have one that was accepted. Where one more was drafted, one of them has two places."""
+    its, = read(statistics(90, 54).replace("gen tokens = 180", f"gen tokens = {drafted}").replace(
+        "acc tokens = 54", f"acc tokens = {accepted}"))
+    assert its.curve == curve and its.rate == accepted / drafted
 
 
 def statistics(drafts: int, accepted: int) -> str:
@@ -225,12 +245,15 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (METRICS + LOG, (), "vLLM's metrics and vLLM's log: give one"), (LOG + SGLANG, (), "vLLM's log and SGLang's log"),
     (METRICS * 2, (), "line 14: the same counter again"), (METRICS.replace("157.0", "0"), (), "no draft was counted"),
     (METRICS.replace("157.0", "NaN"), (), "line 3: 'NaN' is"), (METRICS.replace("157.0", "-1"), (), "line 3: '-1' is"),
+    (METRICS.replace("157.0", "1e15"), (), "line 3: '1e15' is"),
     (METRICS.replace("} 98.0", "} 198.0"), (), "more often than the one before it"),
     (METRICS.replace("} 24.0", "} 64.0"), (), "more often than the one before it"),
     (METRICS.replace("226.0", "326.0"), (), "226 tokens accepted by place, and 326 in all"),
     (METRICS.replace('position="2"', 'position="4"'), (), 'have no position="2" and have later ones'),
     (METRICS.replace('position="3"', 'position="99999"'), (), "no position"), (PLACE, (), "have no num_drafts"),
     (METRICS + METRICS.replace('"m"', '"n"'), (), "of 2 models"),
+    (METRICS.replace('position="3"', 'position="4095"'), (), "line 10: no position that a draft can have"),
+    (METRICS.replace('position="3"', 'position="4094"'), (), 'have no position="3" and have later ones'),
     ("vllm:spec_decode_num_drafts_total 5\n", (), "have no num_draft_tokens"),
     (METRICS.replace("num_accepted_tokens_total", "other"), (), "have no num_accepted_tokens: is it the whole"),
     (LOG.splitlines()[-1].replace("Drafted: 9", "Drafted: 0"), (), "counts no draft token"),
@@ -244,6 +267,7 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (STATISTICS.replace("=   167,", "=    60,"), (), "line 1: 60 accepted of 259 draft tokens, in 70 of 87 drafts"),
     (STATISTICS.replace("=   167,", "=   267,"), (), "line 1: 267 accepted of 259 draft tokens"),
     (STATISTICS.replace("=    259,", "=    85,").replace("=   167,", "=   71,"), (), "71 accepted of 85 draft tokens"),
+    (statistics(90, 54).replace("= 180", "= 90").replace("tokens = 54", "tokens = 55"), (), "55 accepted of 90 draft"),
     ("vllm:spec_decode_num_drafts_total" + " " * (2 ** 25 + 1), (), "bytes"),
     (SGLANG.replace("2.80", "0.80"), (), "line 2: an accept len counts the bonus token"), (SGLANG, (1,), "--gamma 1"),
     (SGLANG.replace("2.50", "2770000000.00"), (), "line 3: an accept len of 2.77e+09, which no draft can reach"),
@@ -254,7 +278,8 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (IDLE.replace("#gen tokens = 0", "#gen tokens = 5"), (), "in 0 of 0 drafts"),
     (STATISTICS.replace("0.632", "0.932"), (), "more often than the one before it"),
     ("draft acceptance = 0.5\n", (), "line 1: no '(N accepted / N generated)' there"),
-    (LOG.replace("0.897", ", ".join(["0"] * 5000)), (), "at most 4095 tokens")])
+    (LOG.replace("0.897", ", ".join(["0"] * 4094)), (), "at most 4095 tokens"),     # beside two more
+    (LOG.replace("0.897", ", ".join(["0"] * 4093)), (), "more often than the one before it")])
 def test_what_cannot_be_is_refused_by_its_line(text, options, words, read):
     with pytest.raises(NanospecError) as refused:
         read(text, *options)

@@ -19,6 +19,7 @@ from rich.console import Console, Group
 
 from nanospec.cli import prepared, demo
 from nanospec.cli.bench import measure as measuring
+from nanospec.cli.bench.command import HOW_MANY
 from nanospec.cli.options import MIN_P, TEMPERATURE, TOP_P, file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
@@ -290,6 +291,10 @@ def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path,
 
 def test_the_ends_of_what_options_take():
     assert [MIN_P("0"), MIN_P("1"), TOP_P("1"), TEMPERATURE("0")] == [0, 1, 1, 0]
+    assert [HOW_MANY("1"), HOW_MANY("1000000000")] == [1, 10 ** 9]
+    for many in "0", "1000000001":
+        with pytest.raises(ArgumentTypeError):
+            HOW_MANY(many)
 
 
 @pytest.mark.parametrize("way", ["generate", "speculate"])

@@ -194,7 +194,7 @@ def test_a_bug_that_cannot_be_walked_is_seen_by_its_samples(hf, monkeypatch):
     (["FOLDER", "--new", "0"], "new must be"), (["FOLDER", "--seed", "-99999999999999999999"], "32 bits"),
     (["FOLDER", "--temperature", "nan"], "temperature must be"), (["FOLDER", "--top-k", "0"], "top_k must be"),
     (["FOLDER", "--top-p", "2"], "top_p must"), (["FOLDER", "--min-p", "2"], "min_p must"),
-    (["FOLDER", "--lookup", "0"], "--lookup must be"),
+    (["FOLDER", "--lookup", "0"], "--lookup must be"), (["FOLDER", "--lookup", "1"], "no config.json"),
     (["FOLDER", "--lookup", "1", "--assistant", "FOLDER"], "not allowed with"), (["FOLDER"], "no config.json"), ([],
      "required")], ids=str)
 def test_what_transformers_cannot_be_asked_is_refused_in_one_line(argv, said, transformers, tmp_path, capsys):

@@ -161,6 +161,15 @@ def test_damaged_answers_are_refused_before_a_model_is_read(name, tmp_path, monk
         speed.run([0.0], ["chain"], gammas=[2], prompts=CHAT, answers=tmp_path / "a.jsonl")
 
 
+@pytest.mark.parametrize("damage, right", [
+    ({}, True), ({"wall_time": [0.0]}, False), ({"wall_time": [1e9 - 1]}, True), ({"wall_time": [1e9]}, False),
+    ({"new_tokens": [0]}, False), ({"new_tokens": [1]}, True), ({"new_tokens": [10 ** 9 - 1]}, True),
+    ({"new_tokens": [10 ** 9]}, False), ({"accept_lengths": [2, 0]}, False)])
+def test_how_many_tokens_and_seconds_an_answer_has(damage, right):
+    one = {"turns": ["ab"], "new_tokens": [3], "wall_time": [2.5], "accept_lengths": [2, 1]}
+    assert asking.is_answer({"question_id": 81, "choices": [one | damage]}) == right
+
+
 SPEED_BENCH = ("coding", "humanities", "math", "multilingual", "qa", "rag", "reasoning", "roleplay", "stem",
                "summarization", "writing")
 NOT_FETCHED = "FULL BENCHMARK DATA SHOULD BE FETCHED FROM THE SOURCE USING SPECDEC_BENCH"
@@ -211,8 +220,10 @@ def test_speed_bench_has_eleven_rows(tmp_path, writers):
     write_lines(tmp_path / "t.jsonl", [{"question_id": f"{i}", "category": name, "turns": ["a"]} | common
                                        for i, name in enumerate(("low_entropy", "mixed", "high_entropy"))])
     assert [one.task for one in read_questions(tmp_path / "t.jsonl").each] == ["low_entropy", "mixed", "high_entropy"]
-    own = [{"category": "math", "prompt": "a"}, {"question_id": 90, "category": "math", "prompt": "b"}]
-    assert [one.task for one in read_questions(write_lines(tmp_path / "o.jsonl", own)).each] == ["math", "mt_bench"]
+    own = [{"category": "math", "prompt": "a"}, *({"question_id": number, "category": "math", "prompt": "b"}
+                                                  for number in (80, 81, 90, 160, 161))]
+    assert [one.task for one in read_questions(write_lines(tmp_path / "o.jsonl", own)).each] == [
+        "math", "math", "mt_bench", "mt_bench", "mt_bench", "math"]
     mixed = [{"prompt": "a"}, {"question_id": 1, "prompt": "b"}]
     assert [one.id for one in read_questions(write_lines(tmp_path / "m.jsonl", mixed)).each] == ["line 1", 1]
     ends = [{"question_id": number, "category": "stem", "prompt": "a"} for number in (80, 81, 160, 161)]

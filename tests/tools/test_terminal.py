@@ -2,6 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -52,7 +53,7 @@ def printed(thing, width: int, **options) -> str:
     return console.file.getvalue()
 
 
-@pytest.mark.parametrize("width", [24, 40, 80, 110, 240])
+@pytest.mark.parametrize("width", [24, 40, 47, 48, 80, 109, 110, 240])
 def test_nothing_is_wider_than_the_window(width):
     view = a_view()
     text = printed(lambda console: Group(view.panels(console), legend(), view.lanes(console)), width)
@@ -105,6 +106,13 @@ def test_printable_leaves_what_is_harmless():
     assert [visible(text) for text in ("\n", "  ", " a", "\t")] == ["⏎", "␣␣", " a", "⇥"]
     done = a_round("\n ab", [], "z")
     assert round_text(done, decode).plain == "⏎z" and round_text(done, decode, marked=False).plain == "z"
+
+
+@pytest.mark.parametrize("written, shown", [(1, "a"), (2, "ab"), (3, "abdx")])
+def test_what_a_limit_cuts_off_is_not_shown(written, shown):
+    """Two draft tokens accepted, d rejected, x in its place."""
+    done = a_round("abd", [1, 2], "x")
+    assert round_text(replace(done, emitted=done.emitted[:written]), decode).plain == shown
 
 
 def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, capsys):

@@ -4,6 +4,7 @@ worked example by hand; and files that are refused.
 
 import json
 import re
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,11 +20,11 @@ from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.generate import generate
-from nanospec.judge import texts
+from nanospec.judge import kinds, texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, given_in, prompt_of, without_half
 from nanospec.judge.given import tokens_of as tokens_given
-from nanospec.judge.kinds import Case, drawn_at, penalised, prompts, shifted, subtracted
+from nanospec.judge.kinds import Case, drawn_at, likeliest, penalised, prompts, shifted, spelled, subtracted
 from nanospec.judge.rounding import Compared, Moved, Read, compared, exact_type, in_type, moved, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.proof.tables import TableModel
@@ -379,7 +380,7 @@ def by_hand(monkeypatch):
     monkeypatch.setattr(texts, "finer", lambda target, dtype: Given(0.0, 0.0))
     monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(*(x * (dtype == "float16")
                                                                         for x in (.015625, -.0078125))))
-    alike = Task([0], [1, 0] * 20, [1, 0] * 20)
+    alike = Task([0], [2, 3, 0] * 14, [2, 3, 0] * 14)
     return lambda *tasks, told=False: judge_texts(Given(), END, [*tasks, alike], "float16", told=told)
 
 
@@ -387,8 +388,9 @@ def by_hand(monkeypatch):
     ([0, 1], [0, 1, 0, 2], "A BUG in B: in 1 of 2 texts it goes on after the end of text, where A stops"),
     ([0, 1, 0], [0, 1], "A BUG in A: in 1 of 2 texts it goes on after the end of text, where B stops"),
     ("a<end>", "a<end>cab", "A BUG in B: in 1 of 2 texts it goes on after the end of text, where A stops"),
-    ([0, 1], [0, 1, 1], "A BUG in B: in 1 of 2 texts it writes the end of text twice, where A stops"),
-    ([0, 1], [0, 1, 1, 1], "No difference"),                # as in a batch
+    ([0, 1, 1, 1], [0, 1, 0, 2], "A BUG in B: in 1 of 2 texts it goes on after the end of text, where A stops"),
+    ([0, 1], [0, 1, 1], "No difference"), ([0, 1], [0, 1, 1, 1], "No difference"),      # as in a batch
+    ([0, 1, 2, 2], [0, 1], "No difference"),
     ([0, 1, 0, 1], [0, 1, 0, 1, 0], "No difference"),       # both are told to ignore the end
     ([0, 1], [0], "No difference"), ("a<end>", "a", "No difference")])      # it may be left out
 def test_a_text_that_goes_on_after_the_other_ones_end_has_a_bug(a, b, said, by_hand):
@@ -397,20 +399,36 @@ def test_a_text_that_goes_on_after_the_other_ones_end_has_a_bug(a, b, said, by_h
     assert found.status == said.startswith("A BUG")
 
 
+def test_who_goes_on_after_an_end_elsewhere_does_not_stop_at_one(by_hand):
+    """Its text was cut there."""
+    found = by_hand(Task([1], [0, 1], [0, 1, 0]), Task([3], [0, 1, 0, 2], [0, 1, 0, 2]))
+    assert found.status == 0 and "alike as far as both go (tokens: 2 in A, 3 in B)" in str(found)
+
+
+def test_who_writes_each_end_twice_has_a_bug(by_hand):
+    """In texts of even and of odd length. Where one has a single end, or all lengths are even, it fills them up."""
+    stops = {0: [1], 1: [0, 1], 2: [3, 0, 1], 3: [0, 1]}
+    twice = [Task([prompt], text, [*text, 1]) for prompt, text in stops.items()]
+    said = "A BUG in B: in 4 of 5 texts it writes the end of text twice, where A stops."
+    assert by_hand(*twice).verdict.startswith(said) and by_hand(*twice, told=True).status == 0
+    even = [Task([prompt], text, text + [1] * (2 - len(text) % 2)) for prompt, text in stops.items()]
+    for tasks in twice[:3], [*twice[:3], Task([3], [0, 1], [0, 1])], even:
+        assert by_hand(*tasks).verdict.startswith("No difference")
+
+
 def test_an_end_may_stand_twice_in_a_batch_or_be_ignored_or_be_ordinary_text(by_hand):
     """The second text of B fills up the first. After c comes <, which may begin <end>."""
     batch = by_hand(Task([3], [0, 1, 0], [0, 1, 0]), Task([1], [0, 1], [0, 1, 1]))
     assert batch.status == 0 and str(batch).splitlines()[-2] == "3 pairs of texts: 3 alike."
     told = by_hand(Task([1], [0, 1], [0, 1, 0]), told=True)
     assert told.status == 0 and "prompt 1: alike as far as both go (tokens: 2 in A, 3 in B): no diff" in str(told)
-    assert by_hand(Task([1], [0, 1, 1, 1], [0, 1, 1, 0])).each[0].at == 3           # both go on, and part
     ordinary = by_hand(Task([2], "<end>", "<end>a"))
     assert ordinary.status == 3 and "Give token ids" in ordinary.verdict
 
 
 def test_a_bug_besides_is_told_too(by_hand):
     """After a, < is 3.75 below c."""
-    found = by_hand(Task([3], [0, 1], [0, 1, 0]), Task([1], [0, 1, 0], [0, 3, 0]))
+    found = by_hand(Task([3], [0, 1], [0, 1, 0]), Task([1], [0, 2, 3], [0, 3, 0]))
     assert found.status == 1 and found.verdict.count("A BUG in B") == 2, found.verdict
 
 
@@ -614,6 +632,23 @@ def test_a_prompt_that_the_chat_template_refuses_is_no_other_prompt():
     tokenizer = SimpleNamespace(begin=[0], template="a template", chat=refuses, decode=str, continued=lambda text: [3])
     ways = dict(prompts(tokenizer))
     assert ways["in another template, that of its chats"]([0, 5]) == [] and ways["twice"]([5]) == [5, 5]
+
+
+def test_special_tokens_of_a_prompt_may_have_been_read_as_ordinary_text():
+    tokenizer = SimpleNamespace(begin=[0], special={"<b>": 0, "<e>": 1}, continued={"<b>": [9], "<e>": [7, 8]}.get)
+    assert spelled(tokenizer, [0, 5, 1, 6, 0]) == [0, 5, 7, 8, 6, 9] and spelled(tokenizer, [1]) == [7, 8]
+    assert spelled(tokenizer, [0, 5, 6]) == []                  # there are none: it is the prompt itself
+
+
+@pytest.mark.parametrize("tokens, begins", [([5, 6, 7], True), ([0, 5, 6, 7], True), ([5, 7, 6], False), ([5], False)])
+def test_a_text_that_begins_with_its_prompt_is_no_bug(tokens, begins, monkeypatch):
+    """As transformers returns it, with the BOS 0 or without."""
+    monkeypatch.setattr(kinds, "read", lambda *_: 1 / 0)        # nothing else has been asked yet
+    monkeypatch.setattr(kinds, "subtracted", lambda *_: 1 / 0)
+    case = Case([0, 5, 6], Read(tokens, *torch.zeros(3, len(tokens))), [])
+    with nullcontext() if begins else pytest.raises(ZeroDivisionError):
+        found = likeliest(TARGET, [case], .1, SimpleNamespace(begin=[0], ends=set()))
+        assert found.asked and found.words.startswith("it begins with its prompt")
 
 
 def test_an_end_of_text_for_which_the_model_has_no_row():

@@ -168,6 +168,7 @@ def counted(curve: list[float], drafts: int = 10_000, length: float | None = Non
     (counted([.8, .4, .35]), "uneven"),                     # down and up again
     (counted([.9, .63, .315, .063]), "worse from place to place"),      # no cliff: the places before fall, too
     (counted([.9, .02], drafts=40), ""), (counted([.8, .4, .35], drafts=60), ""),       # too few
+    (counted([.5, 0], drafts=100), "a cliff at one place"), (counted([.5, 0], drafts=98), ""),      # 50 come there; 49
     (counted([1.0, 1.0, 1.0], drafts=60), ""), (counted([.7]), ""), (counted([.97, .94, .91]),
                                                                       "falls by the same factor at each place"),
     (counted([.6, .3, .1], length=2), "varied"), (counted([1.0, .7, .3], length=2), "1.00 everywhere"),
@@ -198,6 +199,8 @@ def test_chance_alone_is_not_taken_for_a_fault(its):
     ("0 1 2 1", ("--gamma", "2"), "4 drafts are too few to tell a shape|is not known: too few drafts."),
     (as_metrics([1] * 500 + [0] * 500).replace("5000.0", "3000.0"), (), "at least, of drafts that came so far|Drafts "
      "were of different lengths|is not known: drafts were of different lengths."),
+    ("0 1 " * 25, ("--gamma", "1"), "Drafts of one token have one place, 0.50."),
+    ("0 1 " * 24 + "1", ("--gamma", "1"), "49 drafts are too few to tell a shape"),
     ("0 1 1 1 " * 50, ("--gamma", "1"), "Drafts of one token have one place, 0.75.|0.4 1 or more 1.75 1.25")])
 def test_what_counters_cannot_tell_is_said(text, options, words, tmp_path, capsys):
     (tmp_path / "f").write_text(text)
