@@ -20,6 +20,7 @@ PENALTIES = 1.02, 1.05, 1.1, 1.15, 1.2, 1.3
 SUBTRACTED = [number / 20 for number in range(1, 41)]       # OpenAI's interface has up to 2
 TEMPERATURES = .2, .3, .4, .5, .6, .7, .8, .9, 1.0, 1.2, 1.5
 MOST_OF = .8            # of the tokens that are off
+PASSED = 2              # tokens that are off: one may have passed over another by chance
 SHIFTS, ALIKE = 4, 4    # places that a text may be shifted by, tokens by which that is seen
 BEGINS = 4              # tokens in which another prompt shows
 FEWEST = 64             # tokens of which a temperature is known
@@ -102,6 +103,10 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
         if are(lambda case, place: drafts[id(case)][place]):
             return Kind("draft tokens unverified: where it is off it writes what the draft model "
                         "has as its likeliest token")
+    passed_over = [had for case in cases for had in seen_before(target, case, beyond, ends)]
+    if len(passed_over) >= PASSED and all(passed_over):
+        return Kind("each token that it passes over stands there already: a penalty of another "
+                    "kind, or a ban of repeated n-grams, would do it, too", asked=True)
     temperature, left = drawn_at(target, cases), []
     if temperature:
         left.append(f"not greedy at all, as if drawn at temperature {temperature:g}")
@@ -185,6 +190,21 @@ def subtracted(target: Any, case: Case, near: float, ends: Sequence[int]
                 most = float("-inf")
             found[name, prompt_counts] = least, most
     return found
+
+
+@torch.inference_mode()
+def seen_before(target: Any, case: Case, beyond: float, ends: Sequence[int]) -> Iterator[bool]:
+    """Of each place where a text is off: whether all tokens that are better have been there before,
+    as they must have been if a penalty of whatever kind, number or window moved them.
+    """
+    seen = torch.zeros(target.config.vocab_size, dtype=torch.bool, device=target.device)
+    seen[case.prompt] = True
+    for logits, own in choices(target, case.prompt, case.text.tokens, ends):
+        for row, token in zip(logits, own[:, 0].tolist()):
+            better = row > row[token] + beyond
+            if better.any():
+                yield bool(seen[better].all())
+            seen[token] = True
 
 
 def shifted(late: Sequence[int], early: Sequence[int], places: int) -> bool:

@@ -24,7 +24,8 @@ from nanospec.judge import kinds, texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers, certain, cleaned, given_in, prompt_of, without_half
 from nanospec.judge.given import tokens_of as tokens_given
-from nanospec.judge.kinds import Case, drawn_at, likeliest, penalised, prompts, shifted, spelled, subtracted
+from nanospec.judge.kinds import (Case, drawn_at, likeliest, penalised, prompts, seen_before, shifted, spelled,
+                                  subtracted)
 from nanospec.judge.rounding import Compared, Moved, Read, compared, exact_type, in_type, moved, read
 from nanospec.judge.texts import Task, judge_texts
 from nanospec.proof.tables import TableModel
@@ -287,6 +288,23 @@ def test_a_penalty_that_is_subtracted_is_no_bug(name, number, of_prompt):
         found = judged(greedy_texts(), written_so, dtype, draft_model=None)
         words = re.search(rf"No verdict: B .* but .*a {name} penalty of ([\d.]+).* would do it, too", found.verdict)
         assert found.status == 2 and words and abs(float(words[1]) - number) < .3, found.verdict
+
+
+def repeats(ids, count):
+    """The tokens with which a run of `count` would stand there twice."""
+    last = ids[len(ids) - count + 1:]
+    return [ids[i + count - 1] for i in range(len(ids) - count + 1) if ids[i:i + count - 1] == last]
+
+
+@pytest.mark.parametrize("change", [
+    lambda row, ids: row.index_fill(0, torch.tensor(ids[-6:]), -1e9),                           # in a window
+    lambda row, ids: row.where(torch.tensor([i not in ids for i in range(1024)]), row - row.abs()),     # of 2
+    lambda row, ids: row.index_fill(0, torch.tensor(repeats(ids, 3), dtype=torch.long), -1e9)])
+def test_a_setting_against_repetition_that_nobody_has_a_name_for_is_no_bug(change):
+    texts_of = [written(TARGET, prompt, lambda ids, logits, place: change(logits[-1], ids).argmax())
+                for prompt in PROMPTS]
+    found = judged(greedy_texts(), texts_of, "float32", draft_model=None)
+    assert found.status == 2 and "stands there already" in found.verdict, found.verdict
 
 
 def test_what_a_coarser_type_moves_is_measured_on_the_texts_that_are_off(monkeypatch):
@@ -632,6 +650,16 @@ def test_a_prompt_that_the_chat_template_refuses_is_no_other_prompt():
     tokenizer = SimpleNamespace(begin=[0], template="a template", chat=refuses, decode=str, continued=lambda text: [3])
     ways = dict(prompts(tokenizer))
     assert ways["in another template, that of its chats"]([0, 5]) == [] and ways["twice"]([5]) == [5, 5]
+
+
+def test_whether_all_better_tokens_have_stood_there_by_hand():
+    """After a the best are b, c and a: c is written for b, and then d for b, c and a. After c and d it writes what is
+    best. The second time c has been written.
+    """
+    def found(prompt, tokens):
+        return [*seen_before(Given(0.0, 0.0), Case(prompt, Read(tokens, *torch.zeros(3, len(tokens))), []), .1, [])]
+    assert found([1, 0], [2, 3, 0, 3]) == [True, True] and found([2, 0], [2, 3, 0, 3]) == [False, False]
+    assert found([0], [1, 0, 3]) == [False] and found([0], [1, 0, 2]) == [True] and found([0], [1, 0, 1]) == []
 
 
 def test_special_tokens_of_a_prompt_may_have_been_read_as_ordinary_text():
