@@ -7,6 +7,7 @@ last rounds with a draft, and the seconds of its last plain steps.
     open     rounds with drafts; now and then a plain step, to see what one takes now
     closed   plain steps, and after a pause it opens again. The pause is so long that what the open
              gate has lost is a hundredth of it; it doubles every time the gate closes soon
+    in doubt two plain steps, where an open gate would close by what such steps took long ago
 
 It closes where plain steps write more tokens a second. A few rounds say little, because some drafts
 are lucky: after n rounds it takes 1 + 6 / n times as many. So a gate that should stay open seldom
@@ -14,9 +15,7 @@ closes. One that should not has lost, when it does, about the time of six plain 
 token that a round writes, whether speculation is hopeless or only a little slower. Old rounds count
 for less, and all together never for more than fifty: a loss of less than 8% is not seen.
 
-All calls take longer as texts grow, and an open gate takes few plain steps, so that it may know
-only what they took long ago. Then it does not close at once. It is in doubt, takes a few, and
-decides by these.
+(All calls take longer as texts grow. So what an open gate knows of plain steps is soon too little.)
 
 What copies costs hardly anything as long as nobody verifies it. So it goes on while the gate is
 closed, and its first draft token is compared with the token that the target writes. Eight in a row
