@@ -428,7 +428,9 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     assert cells == [["1", "1.44", "0.44", "1.10", "1.18", "0.61"],
                      ["2", "1.72", "0.36", "1.90", "0.80", "0.61 0.28"]]
     assert caption == ("where; 2 texts of 4 tokens, read and not decoded; T = 0.7, alpha 0.625, c 0.125; best gamma 1; "
-                       "draft tokens accepted in a round of it: 0: 38%  1: 62%")
+                       "draft tokens accepted in a round of it: 0: 38%  1: 62%; this is NOT text that the target "
+                       "writes: its tokens would be accepted 0.50 of the time, those of the target 0.62, so all "
+                       "lengths here are too small")
     assert list(tables[0].bold) == [True, False]
     # Tokens after the first of each text: 1 0 | 0 0 (of two places); " a" is 1.
     names, cells, _ = parts_of(last)
