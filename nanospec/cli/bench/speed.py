@@ -103,6 +103,8 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
                       max((method.gamma for method in first), default=0))
     rows, where = [], ""
     for name, pair in pairs.items():
+        # As they were read: what they are converted to may be another thing the next time.
+        digests = [fingerprint(model) for model in pair[:2] if asked and model is not None]
         setups, where = setups_of(pair.target, pair.draft_model, dtype, threads, compile)
         theirs: dict[str, str] = {}
         for temperature in temperatures:
@@ -113,9 +115,7 @@ def run(temperatures: Sequence[float] = (0.0, 0.8, 1.0), drafters: Sequence[str]
             eager = made(pair.target, pair.draft_model)
             if asked:
                 writers = questions.make_writers(pair.target, eager, pair.tokenizer, request)
-                models = [model for model in pair[:2] if model is not None]
-                settings = {"weights": source.path.name, "draft_model": name,
-                            "digests": [fingerprint(model) for model in models],
+                settings = {"weights": source.path.name, "draft_model": name, "digests": digests,
                             "dtype": weights_of(pair.target), "threads": torch.get_num_threads(),
                             "shape": options.get("topology", options.get("grown")), **request}
                 more, theirs = others(pair, request) if others else ({}, {})
