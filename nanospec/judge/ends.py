@@ -37,9 +37,10 @@ def ended(pairs: Sequence[list[list[int]]], ends: set[int], special: set[int], t
             if stops[1 - longer] and not told and part and (
                     short[-1:] and short[-1] in ends and long[:len(short)] == short):
                 how = "after"
-        elif not told and sorted(given, key=len)[0] == short and any(
-                doubles[side] and given[side] == short + short[-1:] for side in (0, 1)):
-            how, longer = "twice", int(doubles[1] and given[1] == short + short[-1:])
+        elif not told:
+            for side, (own, other) in enumerate((given, given[::-1])):
+                if doubles[side] and own == other + other[-1:]:
+                    how, longer = "twice", side
         found.append((how, longer, [text[:len(short)] if how in MISSED else text for text in both]))
     return found
 
