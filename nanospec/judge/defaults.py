@@ -50,7 +50,9 @@ def narrowest(drawn: Drawn) -> Leaves:
     if len(known) < len(places):
         top_k = max(len(place.known) for place in places)
     top_p = max(sum(place.row[:place.cell]) for place in places) + 1e-9
-    min_p = min((place.row[place.cell] / place.row[0] for place in known), default=0.0) - 1e-9
+    # One of the others is at most as likely as the last that is known.
+    min_p = min(place.row[min(place.cell, len(place.known) - 1)] / place.row[0]
+                for place in places) - 1e-9
 
     def leaves(place: Place, had: set[int]) -> list[bool]:
         return [i < top_k and sum(place.row[:i]) <= top_p and place.row[i] >= min_p * place.row[0]
@@ -92,7 +94,7 @@ def explains(drawn: Drawn, ids: Sequence[int], leaves: Leaves) -> bool:
             else:
                 found += 1
             had.add(place.token)
-    if not values or not expected > 0:
+    if not values:
         return False
     poisson = torch.special.gammaincc(*torch.tensor([[found + 1.0], [expected]]).double())
     return (poisson.item() < FALSE_ALARM

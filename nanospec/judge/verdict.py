@@ -180,10 +180,10 @@ def _truth(target, ids, new: int, gamma: int, samples: int, seed: int,
     if isinstance(target, Mapping):
         lengths = {len(tokens) if isinstance(tokens, tuple) else -1 for tokens in target}
         weights = target.values()
-        if (len(lengths) != 1 or min(lengths) < 0 or min(weights) < 0
+        if (len(lengths) != 1 or min(lengths) < 1 or min(weights) < 0
                 or not abs(sum(weights) - 1) < 1e-6):
             raise RequestError("a distribution is {tuple of tokens: probability}: tuples of one "
-                               "length, probabilities that add up to 1")
+                               "length, 1 or more, probabilities that add up to 1")
         if SETTINGS | settings != SETTINGS:
             raise RequestError("a distribution is judged as it is: temperature, top_k, top_p "
                                "and min_p are of a model")

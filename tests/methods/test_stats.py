@@ -114,6 +114,7 @@ def test_the_edges():
     assert goodness_of_fit({"a": 10}, {"a": 1.0}) == Fit(1.0, 0, 0.0, 10)
     assert goodness_of_fit({"a": 10, "z": 1}, {"a": 1.0}).p_value == 0.0        # impossible
     assert goodness_of_fit({"a": 10, "z": 1}, {"a": 1.0, "z": 0.0}).p_value == 0.0
+    assert goodness_of_fit({"a": 10}, {"z": 0.0, "a": 1.0}).p_value == 1.0          # what is forbidden did not come
     assert 1 - smallest_visible(0, 100, .001, .01) == pytest.approx(.01 ** .01)
     rare = goodness_of_fit({"a": 500, "b": 500}, {"a": .499, "b": .499, "c": .001, "d": .001})
     assert rare.df == 1 and rare.pooled == pytest.approx(.501)      # c and d need company to fill a cell
@@ -121,6 +122,17 @@ def test_the_edges():
         goodness_of_fit({}, TRUTH)
     with pytest.raises(RequestError, match="this one to 0.4"):
         goodness_of_fit({"a": 30, "b": 50}, {"a": .2, "b": .2})
+
+
+def test_five_expected_samples_fill_a_cell():
+    """Of one outcome, or of two together; a is no company for them then. Four and a half do not."""
+    truth = {"a": .75, "b": .25}
+    assert [seen for _, seen in goodness_of_fit({"a": 14, "b": 6}, truth).cells] == [6, 14]
+    assert goodness_of_fit({"a": 14, "b": 6}, truth).pooled == 0
+    assert goodness_of_fit({"a": 12, "b": 6}, truth).pooled == 1
+    two = goodness_of_fit({"a": 13, "b": 3, "c": 4}, {"a": .75, "b": .125, "c": .125})
+    assert two.cells == ((15, 13), (5, 7)) and two.pooled == .25
+    assert goodness_of_fit({"a": 11, "b": 3, "c": 4}, {"a": .75, "b": .125, "c": .125}).df == 0
 
 
 def test_pit_is_uniform_only_for_the_distribution_itself():

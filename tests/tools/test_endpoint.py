@@ -314,6 +314,13 @@ def test_a_reply_has_as_many_tokens_as_this_request_asked_for():
         endpoint._ask({}, 7, {})
 
 
+def test_three_tokens_may_have_three_thousand_characters():
+    endpoint = Endpoint("http://made.up", [1, 2], 3, {})
+    endpoint._look_at_length({"text": "a" * 3_000}, None, 3)
+    with pytest.raises(EndpointError, match="wrote 3,001 characters where 3 tokens"):
+        endpoint._look_at_length({"text": "a" * 3_001}, None, 3)
+
+
 def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch):
     begun, started, start = [], [], threading.Thread.start
 

@@ -116,6 +116,12 @@ def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch):
     monkeypatch.setattr(judge_file, "OF_A_CHAIN", [*known, "a fourth"])
     judge_file._name(verdict, [(0,)] * 47 + [(1,)] * 53, None, truth, 1e-6)
     assert verdict.why.splitlines() == ["It is off.", "There was time for 3 of the zoo's 4 bugs."]
+    # With a tolerance of 0 the very same is still the same, and what the target itself has is no bug.
+    known |= {"near": {(0,): .55, (1,): .45}, "another": truth}
+    for exact in known["it"], None:
+        verdict = Verdict(True, "It is off.", .001, 100, .1)
+        judge_file._name(verdict, [(0,)] * 40 + [(1,)] * 60, exact, truth, 0)
+        assert verdict.bugs == ["it"]
 
 
 def test_where_a_sampler_goes_wrong():
@@ -124,6 +130,8 @@ def test_where_a_sampler_goes_wrong():
     begins = [(0, 0)] * 90 + [(0, 1)] * 90 + [(1, 0)] * 60 + [(1, 1)] * 60
     assert judge_file._where(begins, truth) == "Its first token is off already."
     assert judge_file._where([(0, 0), (1, 1)] * 150, truth).startswith("Its first token fits, what follows does not")
+    assert judge_file._where([(0, 0)], truth).startswith("Its first token fits")        # a single one tells no seed
+    assert judge_file._where([(0, 0)] * 2, truth).startswith("All 2 samples are the same")
 
 
 def test_what_is_compared_with(monkeypatch):
@@ -136,10 +144,18 @@ def test_what_is_compared_with(monkeypatch):
     for settings, truth in ({}, None), ({"top_k": 70}, "exact"), ({"top_k": 71}, None), ({"temperature": 0}, "exact"):
         assert judge_file._truth(TableModel(300, 1), [1], 2, 2, 9, 0, settings) == (truth, 2)
     assert judge_file.outcomes(32_000, 2, top_k=2) == 4 and judge_file.outcomes(10 ** 5, 2, top_k=501) == math.inf
+    assert judge_file.outcomes(10 ** 5, 2, top_k=500) == 250_000
     assert judge_file.outcomes(32_000, 10 ** 9) > judge_file.MOST_OUTCOMES      # without a billion digits
     judge_file.check_task(3, 2, 50, SEEDS - 101, {})                # the last seed is used, and none beyond
     with pytest.raises(RequestError, match="seed"):
         judge_file.check_task(3, 2, 50, SEEDS - 100, {})
+
+
+@pytest.mark.parametrize("most, unit", [(9, "total variation"), (8, "of the tokens moved, in the order of p_target")])
+def test_as_many_outcomes_as_are_allowed_are_counted(most, unit, monkeypatch):
+    """Nine texts of two tokens out of three. Four samples are few for each."""
+    monkeypatch.setattr(judge_file, "MOST_OUTCOMES", most)
+    assert judge(ours, samples=4, **ALONE).unit == unit
 
 
 def test_tokens_one_by_one_in_the_order_of_what_the_draft_model_favours():
@@ -298,6 +314,23 @@ def test_a_distribution_will_do_instead_of_a_model():
     assert judge(lambda dice: ours(dice)[:1], beginnings(truth, 1), samples=50).samples == 50       # of one token
 
 
+def test_with_no_tolerance_what_is_exactly_right_is_right():
+    """Halves have no rounding. The same uniform in every run is still wrong, and what it is walked as is the target.
+    A distribution may name what has no probability.
+    """
+    truth = dict.fromkeys(product(range(2), repeat=2), .25)
+    verdict = judge(binary(2), truth | {(7, 7): 0.0}, samples=50, tolerance=0)
+    assert not verdict.wrong and verdict.distance == 0
+
+    def frozen(dice):
+        for generator in getattr(dice, "generators", []):
+            generator.manual_seed(7)
+        return binary(2)(dice)
+
+    verdict = judge(frozen, truth, samples=50, tolerance=0)
+    assert verdict.wrong and verdict.distance == 0 and "although its walked distribution does" in verdict.why
+
+
 def test_a_wrong_length_is_said():
     verdict = judge(lambda dice: ours(dice)[:1], samples=20, **ALONE)
     assert "returned 1 tokens where 2" in verdict.why
@@ -310,6 +343,7 @@ def test_too_few_samples_are_no_verdict():
     verdict = judge(lambda dice: numpys(), samples=20, **ALONE)
     assert not verdict.wrong and not verdict.decided and str(verdict).startswith("No verdict")
     assert judge(ours, samples=20, **ALONE).decided                     # it was walked: nothing is left to luck
+    assert [Verdict(False, "", .3, 9, visible).decided for visible in (.5, .5001)] == [True, False]
 
 
 @pytest.mark.parametrize("given, said", [
@@ -317,7 +351,7 @@ def test_too_few_samples_are_no_verdict():
     ({"gamma": 0}, "gamma"), ({"seed": 2 ** 64}, "seed"), ({"temperature": -1}, "temperature"), ({"top_k": 0}, "top_k"),
     ({"ids": []}, "prompt"), ({"ids": [7]}, "prompt"), ({"new": 99}, "context"),
     ({"target": {(0, 1, 2): 0.4}}, "add up to 1"), ({"target": {(0,): 0.5, (1, 1): 0.5}}, "one length"),
-    ({"target": {0: 0.5, 1: 0.5}}, "tuples of one"),
+    ({"target": {0: 0.5, 1: 0.5}}, "tuples of one"), ({"target": {(): 1.0}}, "of one length, 1 or more"),
     ({"target": {(0,): 1.0}, "temperature": 0.7}, "as it is")], ids=str)
 def test_what_cannot_be_judged_is_refused(given, said):
     with pytest.raises(RequestError, match=said) as refused:
@@ -420,6 +454,9 @@ def test_probabilities_are_no_logits():
     assert not judge(ours, samples=50, **ALONE | {"target": Of(lambda logits: logits.log_softmax(-1))}).wrong
     judge_file.check_logits(Of(lambda logits: logits.softmax(-1) * 1.1), [1], "target")
     judge_file.check_logits(TABLE, [1], "target")
+    single = TableModel(1, 1)
+    single.logits = torch.ones_like(single.logits)              # of a single token, 1 is as good a logit as any
+    judge_file.check_logits(single, [0], "target")
 
 
 def test_a_sampler_that_ends_the_program_is_no_verdict():
@@ -469,6 +506,12 @@ def test_a_coin_of_its_own_beside_many_paths_is_seen():
     own, few = torch.Generator().manual_seed(7), binary(8)
     assert len(walked(few)) == 256 > foreign.AGAIN
     assert walked(lambda dice: [*few(dice), int(torch.rand((), generator=own) < .5)]) is None
+
+
+def test_as_many_paths_as_are_allowed_are_walked_twice(monkeypatch):
+    for most in 256, 255:
+        monkeypatch.setattr(foreign, "MOST_PATHS", most)
+        assert (walked(binary(8)) is not None) == (most == 256)
 
 
 def test_how_many_paths_there_are_is_known_beforehand():

@@ -141,12 +141,22 @@ def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
 
 def test_all_that_a_reply_says_has_one_time(monkeypatch):
     """5 seconds: after one of them the next byte has four, and half a second before the end only that."""
-    now, given = iter([10.0, 11.0, 14.5, 15.5]), []
+    now, given = iter([10.0, 11.0, 14.5, 15.0]), []
     monkeypatch.setattr(bounded, "perf_counter", now.__next__)
     sock = SimpleNamespace(gettimeout=lambda: 5.0, settimeout=given.append)
     reply = bounded.Bounded(SimpleNamespace(readinto=lambda buffer: 3, close=lambda: None), sock)
     assert [reply.readinto(bytearray(9)) for _ in range(2)] == [3, 3] and given == [4.0, 0.5]
     with pytest.raises(TimeoutError, match="still answering after 5 seconds"):
+        reply.readinto(bytearray(9))
+
+
+def test_a_reply_may_have_as_many_bytes_as_are_allowed(monkeypatch):
+    """Seven, and not one more."""
+    monkeypatch.setattr(bounded, "MOST_BYTES", 7)
+    sock, sizes = SimpleNamespace(gettimeout=lambda: 3600.0, settimeout=lambda seconds: None), iter([4, 3, 0, 1])
+    reply = bounded.Bounded(SimpleNamespace(readinto=lambda buffer: next(sizes), close=lambda: None), sock)
+    assert [reply.readinto(bytearray(9)) for _ in range(3)] == [4, 3, 0]
+    with pytest.raises(OSError, match="more than 7 bytes"):
         reply.readinto(bytearray(9))
 
 
@@ -328,10 +338,15 @@ def test_a_token_that_the_model_does_not_have_is_a_sentence(token, new, capsys, 
 
 
 @pytest.mark.parametrize("given", [{"timeout": float("inf")}, {"timeout": float("nan")}, {"timeout": 1e9},
-                                   {"at_once": 10 ** 9}], ids=str)
+                                   {"timeout": 86_401}, {"at_once": 257}, {"at_once": 10 ** 9}], ids=str)
 def test_no_request_waits_for_ever(given):
     with pytest.raises(RequestError, match=f"{[*given][0]} must be more than 0"):
         Endpoint("http://x", [0], 1, {}, **given)
+
+
+def test_the_longest_wait_and_the_most_requests_at_once_are_allowed():
+    server = Endpoint("http://x", [0], 1, {}, timeout=86_400, at_once=256)
+    assert (server.timeout, server.at_once) == (86_400, 256)
 
 
 @pytest.mark.parametrize("given, words", [
@@ -388,10 +403,40 @@ def test_what_a_parameter_of_its_own_leaves():
     least = defaults.narrowest([(0, [defaults.Place(0, [0, 1, 2, 3], 0, [.4, .3, .2, .1, 0])]),
                                 (1, [defaults.Place(2, [0, 1, 2, 3], 2, [.5, .24, .2, .06, 0])])])
     assert least(defaults.Place(0, [0, 1, 2], 0, [.8, .1, .1, 0]), set()) == [True, False, False]       # min_p is .4
+    # One of the others is at most as likely as the last that is known: no min_p that leaves it leaves less than these.
+    rare = [defaults.Place(token, [0, 1, 2], cell, [.5, .3, .15, .05]) for token, cell in ((0, 0), (9, 3))]
+    assert defaults.narrowest([(0, rare)])(rare[0], set()) == [True, True, True]
     odd = [(i, [place[i % 2]]) for i in range(160)]             # half and half are not 5 to 3
     assert not defaults.explains(odd, [], defaults.narrowest(odd))
     assert defaults.never(cut) == [2] and defaults.never(whole) == [] and defaults.unseen(place[0], {1}) == [
         True, False, True]
+
+
+def test_how_many_tokens_of_its_own_are_left_and_how_many_never_come():
+    """The second of four equal ones is the last that came: top_k is 2. Two that never come may be ends of text, three
+    are too many; ten times is often.
+    """
+    leaves = defaults.narrowest([(0, [defaults.Place(1, [0, 1, 2, 3], 1, [.25, .25, .25, .25, 0])])])
+    assert leaves(defaults.Place(0, [0, 1, 2, 3], 0, [.1, .1, .1, .1, .6]), set()) == [True, True, False, False]
+    for known, row, gone in ([7, 5, 3], [.5, .25, .25, 0], [5, 3]), ([7, 5, 3, 1], [.25, .25, .25, .25, 0], []):
+        assert defaults.never([(0, [defaults.Place(7, known, 0, row)] * 60)]) == gone
+    for times, gone in (20, [5]), (19, []):
+        assert defaults.never([(0, [defaults.Place(7, [7, 5], 0, [.5, .5, 0])] * times)]) == gone
+
+
+def test_the_last_of_the_likeliest_is_one_of_the_others_with_what_ties_with_it():
+    """4 and 6 have .125, as has what lies beyond them. 8 and 2 stay what they are."""
+    for cell, found in enumerate([0, 1, 4, 4, 4]):
+        place = doubts.above_the_last(defaults.Place(9, [8, 2, 4, 6], cell, [.375, .25, .125, .125, .125]))
+        assert place == defaults.Place(9, [8, 2], found, [.375, .25, 0, 0, .375])
+
+
+@pytest.mark.parametrize("context, said", [(5, "reads the prompt twice"), (4, "another prompt, other weights")])
+def test_no_server_reads_a_prompt_that_leaves_no_room_for_a_token(context, said, monkeypatch):
+    monkeypatch.setattr(doubts, "apart", lambda place, target, read, settings: float(read != [1, 2, 1, 2]))
+    target = SimpleNamespace(config=SimpleNamespace(vocab_size=3, context=context))
+    with pytest.raises(EndpointError, match=said):
+        doubts.of_prompt(Endpoint("http://x", [1, 2], 1, {}), target, [1, 2], {0: 1.0}, {})
 
 
 def test_a_penalty_is_on_all_that_was_written_before():

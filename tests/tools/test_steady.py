@@ -156,7 +156,8 @@ def test_ends_that_the_kernel_divides_differently_are_found_out():
         lambda queries, slots, heads: queries == QUERIES, lambda queries, slots, heads: queries == QUERIES + FEW,
         lambda queries, slots, heads: slots == BLOCK, lambda queries, slots, heads: slots == 2 * BLOCK,
         lambda queries, slots, heads: heads == KV_HEADS and queries > FEW]] + [
-    (ENDS[0], lambda queries, slots, heads: slots == 384)])
+    (ENDS[0], lambda queries, slots, heads: slots == 384),
+    *((ends, lambda queries, slots, heads, least=ends[0]: queries > FEW and slots == least) for ends in ENDS)])
 def test_a_kernel_with_one_odd_call_is_found_out(ends, odd, monkeypatch):
     """The kernel is made up, for torch's is not steady on every machine: each query's answer is the query."""
     def attention(q, k, v, attn_mask):

@@ -364,6 +364,7 @@ LETTERS = SimpleNamespace(decode=lambda ids: "abcd"[ids[0]], ends=set(), begin=[
 
 
 @pytest.mark.parametrize("more, most, calls, said, status", [
+    ((.125, -.125), "0.25", "0.25", "rounding", 0),                 # just as far as the gap
     ((.1875, -.125), "0.31", "0.31", "rounding", 0),                # .3125, and the gap is .25
     ((.125, -.0625), "0.19", "0.19", "too close to call", 3),       # .1875 is less, and 8 times that is not
     ((.015625, .03125), "0.031", "0.016", "too close to call", 3),  # 8 x .03125 is .25, and no more
@@ -502,6 +503,8 @@ def test_a_text_is_read_as_far_as_its_tokens_are_certain():
     assert upto("dab", [3, 0], [3], [1]) == 1               # cut in the middle of abc
     assert upto("abcd", [1, 3], [4], [3]) == 0              # whoever wrote it down left the blank out
     assert upto("dx", [3, 5], [3], [1]) == 2                # off, and no likely token is spelled so
+    near = Read([4], torch.zeros(1), torch.tensor([[4, 2, 0]]), torch.tensor([[0, .25, .5]])).near
+    assert [near(0, gap) for gap in (0, .125, .25)] == [[4], [4], [4, 2]]
 
 
 def test_what_a_text_has_lost_at_its_end_parts_nobody():
@@ -514,6 +517,7 @@ def test_what_a_text_has_lost_at_its_end_parts_nobody():
 
     assert cut("a]", [0, 2], [0, 1]) == 1 and cut("ab", [0, 3], [0, 1]) == 2 and cut("]", [2], [1]) == 1
     assert cut([0, 2], [0, 2], [0, 1]) == 2 and cut("b]", [3, 2], [0, 1]) == 2      # ids are whole; they part before
+    assert cut("a]", [0, 2], [0]) == 2                                              # the other has ended before
     texts = greedy_texts()
     short = [TOKENIZER.decode(text).rstrip() for text in texts]
     assert judged(texts, short, "float16").status == 0
@@ -638,8 +642,45 @@ def test_what_may_be_another_token_says_nothing_about_how_far_off_a_text_is(monk
     assert status == 2 and words.startswith("No verdict: what is off in A is more than float32 rounds")
 
 
+def test_what_is_measured_on_fewer_than_32_places_says_too_little():
+    its = [texts.Judged(0, "", Moved(.25, .125, places), [], "float32", TOKENIZER) for places in (31, 32)]
+    assert [texts.verdict(one, None, None, [], [], None)[0] for one in its] == [3, 0]
+
+
+def test_eight_differences_are_shown():
+    reading = Read([2], torch.zeros(1), torch.zeros(1, 2), torch.zeros(1, 2))
+    one = Compared("rounding", (reading, reading), (1, 1), (None, None))
+    eight, nine = (str(texts.Judged(0, "", Moved(), [one] * many, "float32", TOKENIZER)) for many in (8, 9))
+    assert eight.count("prompt ") == nine.count("prompt ") == 8
+    assert "more." not in eight and "... and 1 more." in nine
+
+
+def test_from_how_many_tokens_on_a_kind_is_named(monkeypatch):
+    """Four of five that are off are the draft model's, not three. In the first four places another prompt shows. Of
+    63 tokens no temperature is known.
+    """
+    penalties = dict.fromkeys([(name, which) for name in ("frequency", "presence") for which in (False, True)], (2, 1))
+    for name, result in ("subtracted", penalties), ("prompts", []), ("seen_before", [False]), ("drawn_at", None):
+        monkeypatch.setattr(kinds, name, lambda *_, result=result: result)
+
+    def words(behind, hits=0, draft_model=None):
+        text = Read([*range(1, len(behind) + 1)], torch.tensor(behind), torch.zeros(len(behind), 1), torch.zeros(0))
+        drafts = torch.tensor([[token * (token <= hits)] for token in text.tokens])
+        monkeypatch.setattr(kinds, "read", lambda *_: Read([], torch.ones(1), drafts, torch.zeros(0)))
+        tokenizer = SimpleNamespace(begin=[], ends=set())
+        return likeliest(None, [Case([0], text, [])], .1, tokenizer, draft_model).words
+
+    for hits in 4, 3:
+        assert words([1.0] * 5, hits, "a draft model").startswith("draft tokens unverified") == (hits == 4)
+    for first in 3, 4:
+        assert ("another prompt" in words([0.0] * first + [1.0])) == (first == 3)
+    for many in 63, 64:
+        assert ("more tokens would tell" in words([0.0] * (many - 1) + [1.0])) == (many == 63)
+
+
 def test_texts_that_are_the_same_are_not_shifted():
     assert shifted([1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 0, 3, 4, 5, 6, 7, 8], 1)
+    assert shifted([1, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6], 1) and not shifted([1, 3, 4, 5], [1, 2, 3, 4, 5], 1)
     assert not shifted([1, 2, 3], [1, 2, 3], 1) and not shifted([], [], 1)
 
 
@@ -681,7 +722,7 @@ def test_a_text_that_begins_with_its_prompt_is_no_bug(tokens, begins, monkeypatc
 
 def test_an_end_of_text_for_which_the_model_has_no_row():
     """A folder may name such a one beside another."""
-    found, with_one = (read(TARGET, PROMPTS[0], [7, 8], ends) for ends in ([1], [1, 10 ** 6]))
+    found, with_one = (read(TARGET, PROMPTS[0], [7, 8], ends) for ends in ([1], [1, TARGET.config.vocab_size]))
     assert torch.equal(found.behind, with_one.behind)
 
 
@@ -746,6 +787,17 @@ def test_of_a_line_with_a_text_and_token_ids_the_ids_are_taken(line, found, tmp_
     assert main(["texts", str(checkpoint.WEIGHTS), *[str(tmp_path / "a.jsonl")] * 2, "--prompts",
                  str(tmp_path / "p.jsonl")]) == 0
     assert heard == [Task([9], found, found)]
+
+
+def test_what_a_text_may_have_at_most():
+    """In a context of 2: 256 characters, and one token after a prompt of one. Token 2 is the last of three."""
+    config = SimpleNamespace(context=2, vocab_size=3)
+    tokenizer = SimpleNamespace(special={}, continued=lambda text: [0])
+    assert tokens_given([1], "a" * 256, config, tokenizer) == [0] and tokens_given([2], [2], config, tokenizer) == [2]
+    for prompt, text, said in (([1], "a" * 257, "257 characters is too long"), ([1], [3], "token 3 is not one"),
+                               ([3], [1], "token 3 is not one"), ([1], [2, 0], "1 prompt tokens and 2 of a text")):
+        with pytest.raises(RequestError, match=said):
+            tokens_given(prompt, text, config, tokenizer)
 
 
 def test_what_a_line_lacks_and_how_an_address_begins_is_said(tmp_path, capsys):
