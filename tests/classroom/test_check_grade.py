@@ -159,6 +159,18 @@ def test_who_waits_is_not_judged(monkeypatch):
     assert (found["part"], found["why"]) == ("busy", "not done by the clock on the wall; it was not judged")
 
 
+def test_what_the_checker_does_itself_is_no_time_of_the_students(monkeypatch):
+    """It looks at every known mistake, say: here for a second and a half, where a file may take a tenth of one."""
+    def looked(*_):
+        begun = time.process_time()
+        while time.process_time() < begun + 1.5:
+            pass
+        return workers.found(True) | {"form": "", "size": 0, "shipped": False}
+
+    monkeypatch.setattr(workers, "found_in", looked)
+    assert judged({"quick": ""}, 0.1)["quick"]["solved"]
+
+
 def test_a_call_that_python_cannot_interrupt_ends(tmp_path, monkeypatch):
     monkeypatch.setattr("lessons.check.workers.OWN_WORK", 0)
     found = judged({"a sum": "import torch\ntorch.zeros(()).expand(10 ** 13).sum()\n"}, 0.1)["a sum"]

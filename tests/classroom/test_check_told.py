@@ -190,6 +190,9 @@ def test_a_table_keeps_the_order_of_the_tokens():
     many = seen.Seen("", {i: 0.0 for i in range(20)}, {i: i / 100 for i in range(20)})
     lines = str(many).splitlines()[2:]
     assert [int(line.split()[0]) for line in lines[:-1]] == list(range(10, 20)) and "9 more" in lines[-1]
+    many.paths = 7                                      # (.01 + .02 + ... + .19) / 2, of all that is off
+    assert str(many).splitlines()[-1] == "    total variation 0.95, 7 paths walked"
+    many.paths = 0
     many.expected |= dict.fromkeys(range(20, 23), 0.0)
     many.got |= dict.fromkeys(range(20, 23), float("nan"))
     assert str(many).splitlines()[-2:] == ["    ... and 9 more", "    no number (nan, inf): 20, 21, 22"]

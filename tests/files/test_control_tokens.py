@@ -190,6 +190,8 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     ("post_processor", {"type": "TemplateProcessing", "single": [TEXT] * 1_001, "pair": [TEXT, TEXT],
                         "special_tokens": {}}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
+    # What is shorter for one text is as long as it was for another.
+    ("normalizer", {"type": "Sequence", "normalizers": [DOUBLES | {"content": ""}, *[DOUBLES] * 10]}),
     ("decoder", {"type": "Sequence", "decoders": [
         {"type": "CTC", "pad_token": "<pad>", "word_delimiter_token": "", "cleanup": True}] * 9}),
     ("decoder", {"type": "Sequence", "decoders": [{"type": "BPEDecoder", "suffix": ""}] * 9}),

@@ -107,6 +107,16 @@ def test_requests_come_and_go(snapshots):
         assert ids[len(prompt):] == list(generate(target, prompt, len(ids) - len(prompt), 0))
 
 
+def test_a_text_takes_over_what_its_states_have_read():
+    """5 tokens and, with the new token that is read now, 4. The row had a text of 7 before."""
+    target, _ = pair(3)
+    old, new = target.new_cache(2, 12), target.new_cache(1, 12)
+    for cache, tokens in (old, [[3, 1, 2, 1, 3, 3, 2]] * 2), (new, [[1, 2, 2, 3, 1]]):
+        target(torch.tensor(tokens), cache, len(tokens[0]))
+    old.put([1], new)
+    assert old.after.tolist()[1] == new.after.tolist()[0] != old.after.tolist()[0]
+
+
 def test_trees_are_refused():
     target, draft_model = pair(None)
     with pytest.raises(RequestError, match="chains, and no trees"):

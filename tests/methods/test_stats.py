@@ -204,3 +204,9 @@ def test_a_settled_p_value_counts_the_found_one_too(monkeypatch):
     for drawn, p_value in ([10.0, 11.0, *range(7)], .3), ([*range(9)], .1), ([20.0] * 9, 1.0):
         monkeypatch.setattr(stats, "_of_right_samples", lambda expected, count: np.array(drawn, dtype=float))
         assert settled(fit, 0.1).p_value == pytest.approx(p_value)
+
+
+def test_right_samples_are_drawn_from_one_seed():
+    """In every run of a program the same p-value."""
+    again, once = (stats._of_right_samples.__wrapped__((8.0, 12.0), 50) for _ in range(2))
+    assert len(set(once)) > 5 and (once == again).all()

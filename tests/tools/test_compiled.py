@@ -58,6 +58,15 @@ def backend(request, monkeypatch):
 
 
 CPU = torch.device("cpu")
+
+
+def test_more_kinds_are_compiled_than_the_compiler_would_keep_by_itself():
+    """Eight, that is; here twelve."""
+    traced = []
+    with compiling._settings(CPU), torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        add = torch.compile(lambda x, kind: x + len(kind), backend=lambda graph, _: traced.append(1) or graph.forward)
+        assert [int(add(torch.zeros(()), "a" * size)) for size in range(12)] == [*range(12)]
+    assert len(traced) == 12
 either_backend = pytest.mark.parametrize("backend", ["operations", pytest.param("kernels", marks=pytest.mark.slow)],
                                          indirect=True)
 

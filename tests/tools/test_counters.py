@@ -258,6 +258,7 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     (METRICS.replace("num_accepted_tokens_total", "other"), (), "have no num_accepted_tokens: is it the whole"),
     (LOG.splitlines()[-1].replace("Drafted: 9", "Drafted: 0"), (), "counts no draft token"),
     (METRICS, (5,), "--gamma for a list"), (STATISTICS, (0, "with"), "--bonus is for a list"),
+    (SGLANG, (3, "with"), "SGLang's log, which says this: --bonus is for a list"),
     (LOG.replace("Accepted: 141", "Accepted: none"), (), "line 2: no 'Accepted' there"),
     (LOG.replace("0.897", "0.8.97"), (), "line 2: '0.8.97' is no count"),
     (LOG.replace("0.897", "0.397"), (), "more often than the one before it"),

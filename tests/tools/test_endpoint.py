@@ -18,6 +18,7 @@ from nanospec.errors import RequestError
 from nanospec.judge import doubts, sequential as looking
 from nanospec.cli.judge import main
 from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.given import answers
 from nanospec.judge.other_programs import Recomputed
 from nanospec.judge.sequential import FALSE_ALARM, LOOKS, looks_at, sequential
 from nanospec.judge.verdict import judge
@@ -340,6 +341,21 @@ def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch)
     for thread in started[:2]:
         thread.join()
     assert len(begun) < 1_000
+
+
+def test_prompts_are_asked_as_many_at_once_as_was_asked_for():
+    """Three wait for one another."""
+    begun = threading.Barrier(3)
+
+    class Waits(Endpoint):
+        def complete(self, seed, **more):
+            return {}
+
+        def ids(self, dice):
+            begun.wait(20)
+            return self.prompt
+
+    assert answers(Waits("http://made.up", [1], 2, {}, at_once=3), [[5], [7], [4]]) == [[5], [7], [4]]
 
 
 def test_many_at_once_are_in_order():

@@ -431,6 +431,14 @@ def test_the_last_of_the_likeliest_is_one_of_the_others_with_what_ties_with_it()
         assert place == defaults.Place(9, [8, 2], found, [.375, .25, 0, 0, .375])
 
 
+def test_where_a_text_repeats_the_end_of_a_prompt():
+    """Or all of it, up to 40 characters; here from the b on. One character will do."""
+    long = "a" + "b" * 40
+    assert [doubts.begins(text, prompt) for prompt, text in (
+        ("abc", "abcd"), ("abc", "c"), ("c", "cd"), (long, long[1:]), ("abc", "abd"), ("c", ""), (long, long))] == [
+            True, True, True, True, False, False, False]
+
+
 @pytest.mark.parametrize("context, said", [(5, "reads the prompt twice"), (4, "another prompt, other weights")])
 def test_no_server_reads_a_prompt_that_leaves_no_room_for_a_token(context, said, monkeypatch):
     monkeypatch.setattr(doubts, "apart", lambda place, target, read, settings: float(read != [1, 2, 1, 2]))

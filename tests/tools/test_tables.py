@@ -17,6 +17,7 @@ from nanospec.fast import clock as clocks
 from nanospec.methods.index import Method
 from nanospec.methods.lengths.by_load import Costs
 from nanospec.model import Config
+from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.text import Text
 from nanospec.theory import expected_tokens
@@ -86,6 +87,10 @@ def test_a_learned_draft_models_step_is_its_part_of_a_chain(monkeypatch):
                         lambda work, device, repeats, warm_up: asked.append((repeats, warm_up)) or work() or 6.0)
     draft_model = small_learned("mlp", small_gpt(5, 2, 1))
     assert clocks.draft_seconds(draft_model, context=8, repeats=4, warm_up=3) == 1.5 and asked == [(4, 3)]
+    sampled = []
+    monkeypatch.setattr(clocks.ModelDrafter, "propose", lambda self, text, sampling, *_: sampled.append(sampling))
+    clocks.draft_seconds(draft_model, context=8, temperature=.7, top_k=4, top_p=.9, min_p=.1)
+    assert sampled == [Sampling(.7, 4, .9, .1)]
 
 
 def test_a_texts_first_two_rounds_are_the_warm_up(clock, monkeypatch):
@@ -130,16 +135,19 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
     rounds = iter([*more, (ROUNDS[:3], [1, 1, 1]), (ROUNDS[3:], [2]), (ROUNDS[:3], [2, 3, 4]), (ROUNDS[3:], [11]),
                    (ROUNDS[:3], [1, 2, 1]), (ROUNDS[3:], [4])])
     seeds, contexts, seen = [], [], None
+    asked = {"max_new_tokens": 21, "temperature": .7, "stop": [6], "compiler": compiler}
     if watched:
         seen = Turn(8 / 16, [[ROUNDS[:3], ROUNDS[3:]]], [[[1, 1, 1], [2]]])
         next(plain), next(plain), next(rounds), next(rounds)
 
-    def generate(target, ids, seed, **_):
+    def generate(target, ids, seed, **request):
+        assert request == asked
         seeds.append((ids, seed))
         count, seconds = next(plain)
         return clock.during([LAST] * count, [seconds / count] * count)
 
-    def run(ids, seed, **_):
+    def run(ids, seed, **request):
+        assert request == asked
         seeds.append((ids, seed))
         return clock.during(*next(rounds))
 
@@ -153,7 +161,7 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
     monkeypatch.setattr(measuring, "weights_of", lambda target: "float32")
     target = SimpleNamespace(device="cpu")
     (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)], seed=7,
-                           max_new_tokens=21, temperature=.7, compiler=compiler, seen=seen)
+                           max_new_tokens=21, temperature=.7, stop=[6], compiler=compiler, seen=seen)
     assert seeds[:4] == [([1, 2], 7), ([1, 2], 7), ([3, 4, 5], 8), ([3, 4, 5], 8)]
     assert seeds == seeds[:4] * (3 + bool(compiler) - watched) and next(plain, None) is next(rounds, None) is None
     assert contexts == [([3, 4], 3 + 10)] * 3 and done == ROUNDS

@@ -808,10 +808,12 @@ def test_what_a_line_lacks_and_how_an_address_begins_is_said(tmp_path, capsys):
         assert said in (err := capsys.readouterr().err) and err.count("\n") == 1
 
 
-def test_from_where_to_where_a_penalty_explains_a_text():
+@pytest.mark.parametrize("block", [64, 1])
+def test_from_where_to_where_a_penalty_explains_a_text(block, monkeypatch):
     """By hand: a b a b a, and then c, .25 below b. b has come once or twice by then, a once less without the prompt.
-    Where a and b come for the second time c, which has not come, is .25 below them.
+    Where a and b come for the second time c, which has not come, is .25 below them. In one part, or in five.
     """
+    monkeypatch.setattr("nanospec.judge.rounding.BLOCK", block)
     case = Case([0], Read([1, 0, 1, 0, 2], *[torch.zeros(0)] * 3), [])
     assert subtracted(Given(0.0, 0.0), case, 0.0, []) == {
         ("frequency", False): (.125, .25), ("frequency", True): (.125, .125),
