@@ -98,7 +98,7 @@ def rope_table(positions: int, head_size: int, theta: float, dtype: torch.dtype,
         factor, low, high, context = llama3
         kept = ((context * frequency / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
         frequency = frequency * (kept + (1 - kept) / factor)
-    angle = torch.arange(positions, dtype=wide, device=device)[:, None] * frequency
+    angle = torch.arange(positions, device=device)[:, None] * frequency
     cos, sin = angle.cos(), angle.sin()
     return torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)]).to(dtype)
 

@@ -89,8 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         training.load()
     weights = sum(p.numel() for p in training.model.parameters())
     console.print(f"{training.ids.numel():,} tokens to train on; {args.name}: {weights:,} weights")
-    args.out.mkdir(parents=True, exist_ok=True)         # if it cannot be written, that shows now
-    training.save()
+    training.save()                                     # if it cannot be written, that shows now
     if run(training, held, console, args.minutes):
         target, draft_model = ((args.weights, args.out / f"{args.name}.pt") if args.weights
                          else (args.out, args.name))

@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return done(args, console)
     except OSError as error:                # a full disk, a folder that may not be written to
-        return refused(f"{error.filename or 'a file'} could not be written or read: {error.strerror}")
+        known = f"{error.filename or 'a file'} could not be written or read: {error.strerror}"
+        return refused(known if error.strerror else error)
 
 
 def done(args: argparse.Namespace, console: Console) -> int:

@@ -62,7 +62,8 @@ def drawn_texts() -> list[tuple[list[int], int, int]]:
         found.append((text, draw.randint(1, 7), draw.randint(1, 9)))
     for length in 150, 400:                         # what is copied lies far back
         rare = [1000 + i for i in range(9)]
-        text = [*rare, *(draw.randrange(900) for _ in range(length)), *rare[:6]]
+        # A shorter tail stands later, too, and something else follows it there.
+        text = [*rare, *(draw.randrange(900) for _ in range(length)), *rare[1:6], 7, *rare[:6]]
         found += [(text, 3, 4), (text, 9, 6), (text, 2, 20), (text, 12, 1)]
     return found
 

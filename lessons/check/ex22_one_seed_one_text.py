@@ -108,7 +108,6 @@ def both_texts(f, name: str, dice) -> tuple[tuple[int, ...], tuple[int, ...]]:
     text, alone = [*IDS], [*IDS]
     while len(text) <= len(IDS) + gamma:
         text += one_round(f, name, text, noise)
-        alone.append(draw(target(alone), noise(len(alone))))
     while len(alone) <= len(IDS) + gamma:
         alone.append(draw(target(alone), noise(len(alone))))
     return tuple(text[len(IDS):len(alone)]), tuple(alone[len(IDS):])

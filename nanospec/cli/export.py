@@ -11,9 +11,7 @@ here. docs/SCALING.md says how to go on.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
-import torch
 
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import RequestError
@@ -27,7 +25,7 @@ from nanospec.fast.announce import printable
 @command("export")
 def main(argv: Sequence[str] | None = None) -> None:
     parser = Parser(prog="nanospec export", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT", help="the folder to write to")
+    parser.add_argument("out", metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",
                         help="default: the pair that ships")
     parser.add_argument("--draft-model", choices=["gpt", "eagle3"], default="gpt",
@@ -38,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     if args.engine and args.draft_model != "eagle3":
         raise RequestError("--for is for an EAGLE-3 head: --draft-model eagle3")
-    pair = load_pair(args.weights, dtype=torch.float32, draft_model=args.draft_model)
+    pair = load_pair(args.weights, draft_model=args.draft_model)
     name = "" if isinstance(pair.tokenizer, Tokenizer) else str(args.weights)
     written = export(pair, args.out, name, args.engine or "vllm")
     print(printable(f"{' and '.join(map(str, written))} written"))

@@ -127,7 +127,7 @@ def numbers_of(method: Method, texts: Sequence[list[Round]], took: Sequence[Sequ
             "acceptance_length": emitted / calls, "rounds": calls,
             "drafted": drafted, "accepted": accepted, "emitted": emitted,
             "acceptance_rate": accepted / max(1, drafted),
-            "accepted_lengths": [tally[count] for count in range(max(tally, default=0) + 1)]}
+            "accepted_lengths": [tally[count] for count in range(max(tally) + 1)]}
 
 
 def best_of_each(found: Sequence[list[tuple[dict, list[Round]]]]) -> list[tuple[dict, list[Round]]]:

@@ -134,7 +134,7 @@ class Process:
                 if (self.owner != os.getpid() or self.running is None
                         or self.running.poll() is not None):
                     self.start()
-                self.running.stdin.write(json.dumps(task, default=str) + "\n")
+                self.running.stdin.write(json.dumps(task) + "\n")
                 self.running.stdin.flush()
                 begun = perf_counter()
                 answer = self.read(seconds)

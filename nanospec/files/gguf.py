@@ -170,7 +170,7 @@ def parse_scaling(file: GGUFFile, head_size: int, theta: float) -> tuple[float, 
     tensor = next((tensor for tensor in file.reader.tensors if tensor.name == ROPE_FREQS), None)
     if tensor is None:
         return ()
-    divisors = [float(divisor) for divisor in np.asarray(tensor.data, dtype=np.float64)]
+    divisors = [float(divisor) for divisor in tensor.data]
     found = llama3_of(divisors, theta, head_size)
     if found is None:
         raise PairError(f"{file.path} asks for what this GPT does not have: rotary positions with "

@@ -100,7 +100,7 @@ class FolderTokenizer:
         engine.encode_special_tokens = True
         self.engine, self.end_of_text, self.template = engine, ends[0], template
         self.vocab = engine.get_vocab(with_added_tokens=True)
-        self.vocab_size = max(self.vocab.values(), default=-1) + 1
+        self.vocab_size = max(self.vocab.values()) + 1
         self.before = self.encode("a")
         self.decode([])                     # an engine may give up on that, too
         # With what stands before the text, and after it.
@@ -203,7 +203,9 @@ class FolderTokenizer:
             raise PairError(f"{folder} does not say which token ends a text: no eos_token_id in "
                             "its config.json")
         ids = engine.get_vocab().values()
-        if max(ids, default=0) > SPARSE * (len(ids) + 1):
+        if not ids:
+            raise PairError(f"{path} has no tokens")
+        if max(ids) > SPARSE * (len(ids) + 1):
             raise PairError(f"{path} has {len(ids):,} tokens, and one of them the id {max(ids):,}")
         names = [*special.values(), *more_special(config),
                  *more_special(read_json(folder / "special_tokens_map.json"))]

@@ -14,6 +14,23 @@ GROW, PROPOSE = "def grow(accuracies, size):\n", "def propose(layer, tokens, hid
 KEEP = "\n\ndef keep(hidden, predicted, verified, accepted):\n    return hidden + verified[:accepted + 1]\n"
 JUDGE, SLOTS = "def judge(drafted, p_target, dice):\n", "def valid_slots(length, gamma, accepted):\n"
 LOOP = "    while not dice.flip(p_target[x] / q_draft[x]):\n        x = dice.pick(q_draft)\n    return x\n"
+PATHS = '''
+from itertools import product
+from math import prod
+
+
+def grown(every, size, value):
+    tree = []
+    while len(tree) < min(size, len(every)):
+        tree.append(max((path for path in every if path not in tree and (not path or path[:-1] in tree)), key=value))
+    return tree
+
+
+def grow(accuracies, size):
+    heads = [range(len(head)) for head in accuracies]
+    every = [path for n in range(len(heads) + 1) for path in product(*heads[:n])]
+    of = lambda path: [head[i] for head, i in zip(accuracies, path)]
+'''
 
 
 def changed(number: int, *changes: tuple[str, str]) -> str:
@@ -53,7 +70,7 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
     (3, "\udcff", "can't decode"),
     (3, ACCEPT + "    return 1 / 0\n", "ZeroDivisionError: division by zero\n    in accept_or_replace(0, [0.4,"),
     (3, "def accept_or_replace(x):\n    return x\n", "TypeError"),
-    (3, "def chance(p, q):\n    return 1 / 0\n\n\n" + ACCEPT + "    return chance(1, 2)\n", "ex03_accept_or_replace.py, line 2"),
+    (3, "def odds(p):\n    return p / 0\n\n\n" + ACCEPT + "    return odds(1)\n", "ex03_accept_or_replace.py, line 2"),
     (2, DISTANCE + "    return [0] * 10 ** 15\n", "asks for more memory than there is"),
     (2, DISTANCE + "    one -= other\n    return one.abs().sum() / 2\n",
      "changes in place what it is given: one of total_variation.", "changed-in-place"),
@@ -74,6 +91,8 @@ TOLD = [        # exercise, answer, what is said of it; and the mistake's name, 
      "negative-weights"),
     (3, ACCEPT + "    dice.flip(q_draft[x] - p_target[x])\n", "dice.flip takes a probability, got tensor(-0.3",
      "negative-probability"),
+    (3, ACCEPT + "    if dice.flip(p_target[x] / q_draft[x]):\n        return x\n    dice.flip(p_target[x] - 1)\n",
+     "\nlook at ex03_accept_or_replace.py, line 4", "negative-probability"),
     *((number, changed(number, ("if dice.flip(", "if dice.pick(q_draft) >= 0 and dice.flip(")),
        "you draw a draft token of your own", "x-drawn-again") for number in (3, 13)),
     (4, "def residual(p_target, q_draft):\n    return p_target - q_draft\n",

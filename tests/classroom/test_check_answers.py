@@ -85,6 +85,10 @@ RIGHT = [
                    "gamma + 1 if abs(alpha - 1) < 1e-9 else (1 - alpha ** (gamma + 1)) / (1 - alpha)"))),
     (15, "def judge(drafted, p_target, dice):\n    x = dice.pick(p_target)\n"
          "    return (drafted.index(x), x) if x in drafted else (None, x)\n"),
+    (17, "def grow(accuracies, size):\n    tree, waiting = [], {(): 1.0}\n    while len(tree) < size:\n"
+         "        one = max(waiting, key=waiting.get)\n        worth = waiting.pop(one)\n        tree.append(one)\n"
+         "        for i, share in enumerate(accuracies[len(one)] if len(one) < len(accuracies) else ()):\n"
+         "            waiting[(*one, i)] = worth * share\n    return tree\n"),
     *((20, answer(20, ("return tokens, q_draft", f"import numpy\n    return {what}"))) for what in (
         "tokens, numpy.stack(q_draft)", "numpy.array(tokens), [q.tolist() for q in q_draft]")),
     (21, answer(21, ("q_draft < p_target.max() - a", "q_draft + a < p_target.max()")))]
@@ -122,8 +126,10 @@ WRONG = [
     (1, pick("e = weights.float().cumsum(0)\n    return int((e > u * e[-1]).nonzero()[0])"), "float32"),
     (1, pick("e = weights.cumsum(0)\n    return int((e > round(u, 8) * e[-1]).nonzero()[0])"), ""),
     (1, pick("e = weights.cumsum(0)\n    return int((e > u * e[-1].clamp(min=1)).nonzero()[0])"), ""),
-    (1, pick("i = weights.argsort()\n    e = weights[i].cumsum(0)\n    return int(i[(e > u * e[-1]).nonzero()[0]])"),
-     "another-order"),
+    *((1, pick(f"i = weights.argsort({how})\n    e = weights[i].cumsum(0)\n"
+               f"    return int({token}[(e > u * e[-1]).nonzero()[0]])"), name) for how, token, name in (
+        ("", "i", "another-order"), ("descending=True", "i", "another-order"),
+        ("descending=True", "torch.arange(len(i))", "place-in-the-sorted-list"))),
     (2, "def total_variation(one, other):\n    return float(1 - (one * other).sum())\n", "dot-product"),
     (2, "def total_variation(one, other):\n    return ((one - other) ** 2).sum().sqrt() / 2 ** .5\n", "squares"),
     (3, accept("min(1, q_draft[x] / p_target[x]) if p_target[x] else 1", "(q_draft - p_target).clamp(min=0)"),
@@ -156,6 +162,11 @@ WRONG = [
     (8, warp(last="x.exp() / x.exp().sum()"), "exp-overflows"),
     (8, warp("logits / temperature ** 2"), "temperature-twice"),
     (8, warp(last="x.softmax(-1).softmax(-1)"), "softmax-twice"), (8, warp("logits.float() / temperature"), "float32"),
+    (8, warp(last="x.softmax(-1) if top_k else x.clamp(max=700).exp() / x.clamp(max=700).exp().sum()"), ""),
+    (8, warp("logits.nan_to_num(neginf=-100.) / temperature"), ""), (8, warp("logits / max(temperature, .005)"), ""),
+    (8, warp(zero=ZERO.replace("logits.argmax()", "logits.topk(top_k or 1).indices[0]")), ""),
+    (8, warp().replace("    x = l", "    top_k = top_k and min(top_k, 50)\n    x = l"), ""),
+    (8, warp().replace("        x = x.m", "        x = x - x.topk(top_k).values[-1]\n        x = x.m"), ""),
     (8, warp(last="x.softmax(-1) if top_k is None else (x > -1e300) / (x > -1e300).sum()"), ""),
     (9, answer(9, ("sum(alpha ** i for i in range(gamma + 1))", "round(sum(alpha ** i for i in range(gamma + 1)), 4)")),
      "rounded"),
@@ -164,14 +175,20 @@ WRONG = [
     (10, copy("[text[(s + n + i) % len(text)] for i in range(gamma)]"), "wrapped-around"),
     (10, copy(same="str(text[-n:])[1:-1] in str(text[s:s + n])[1:-1]"), ""),
     (10, copy(places="range(len(text) - n - 1, max(-1, len(text) - 100), -1)"), ""),
+    (10, copy().replace("len(text) - 1)", "len(text) - 1, 3)"), ""),
+    (10, copy().replace("len(text) - 1)", "len(text) - 1, 4)"), ""),
+    (10, copy().replace("len(text) - 1)", "len(text) - 1, 5)"), ""),
     (12, "from nanospec.proof.walk import distance, walk\n\n\ndef is_exact(sampler, truth):\n"
          "    return distance(walk(sampler)[0], truth)[0] < 1e-5\n", "bar-too-wide"),
+    (12, "from nanospec.proof.walk import walk\n\n\ndef is_exact(sampler, truth):\n    found = walk(sampler)[0]\n"
+         "    return all(abs(found.get(text, 0) - p) < 1e-9 for text, p in truth.items() if p > 3e-4)\n", ""),
     (15, "def judge(drafted, p_target, dice):\n    x = dice.pick(p_target)\n"
          "    return (drafted.index(x), x) if x in drafted[:2] else (None, x)\n", "first-two-only"),
     (18, answer(18, ("pairs.append((predicted, token))", "pairs.append((before, token))\n        before = predicted"),
                 ("for _ in range(gamma):", "before = hidden[-1]\n    for _ in range(gamma):")),
      "prediction-one-call-late"),
     (19, answer(19, ("length[:, None] + torch.arange", "length[:1, None] + torch.arange")), ""),
+    (19, answer(19, ("tokens.scatter(1, places, written)", "tokens.int().scatter(1, places, written.int())")), ""),
     (20, answer(20, ("return tokens, q_draft", "return tokens, [q / 2 for q in q_draft]")), ""),
     (21, answer(21, ("q_draft < p_target.max() - a", "q_draft <= p_target.max() - a")), "tie-deferred"),
     (21, answer(21, ("            return [*written, dice.pick((pi - q).clamp(min=0))]\n        written.append(x)",

@@ -9,11 +9,12 @@ import zipfile
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from lessons.check import EXERCISES, alike, handed
 from lessons.check.alike import form
 from lessons.check.catalogue import stub
-from lessons.check.grade import Class
+from lessons.check.grade import Class, sums
 from lessons.check.handed import handed_in, students
 from lessons.check.marks import Sheets, file_of, for_gradescope, points, table
 from lessons.check.workers import found, found_in
@@ -57,7 +58,7 @@ CLONE = {f"nanospec-main/lessons/{folder}/{FILE}": text for folder, text in
 @pytest.mark.parametrize("texts", [
     {FILE: "mine"}, {f"exercises/{FILE}": "mine"}, CLONE, {f"__MACOSX/._{FILE}": "\0", f"a/b/{FILE}": "mine"},
     {f"lessons/exercises/{FILE}": STUB, f"homework/of/week 1/{FILE}": "mine"},
-    {FILE: STUB.replace("\n", "\r\n"), f"b/{FILE}": "mine"}])
+    {FILE: STUB.replace("\n", "\r\n"), f"b/{FILE}": "mine"}, {FILE: "mine", "photo.png": os.urandom(handed.LONGEST)}])
 def test_an_exercise_is_found_wherever_it_lies(tmp_path, texts):
     """In a folder, in a zip, in a zip in a folder. What was changed comes before what was handed out."""
     for path in (laid(tmp_path / "folder", texts), zipped(tmp_path / "all.zip", texts),
@@ -87,11 +88,12 @@ def test_three_of_what_was_not_looked_at_are_named_and_the_others_counted(tmp_pa
 def test_a_folder_for_each_student(tmp_path):
     """Or a zip; what is neither is named, and names are such that no terminal obeys them."""
     laid(tmp_path, {f"ann/{FILE}": "1", f"__MACOSX/ann/._{FILE}": "2", ".DS_Store": "3", "ben.py": "4"})
+    (tmp_path / "ann-b").mkdir()
     zipped(tmp_path / "ann.zip", {FILE: "5"})
     zipped(tmp_path / "cid.ZIP", {FILE: "6"})
     (tmp_path / "\33[31mdan").mkdir()
     there, strange = students(tmp_path)
-    assert sorted(there) == ["ann", "ann (ann.zip)", "cid", "\ufffd[31mdan"] and strange == ["ben.py"]
+    assert [*there] == ["\ufffd[31mdan", "ann", "ann (ann.zip)", "ann-b", "cid"] and strange == ["ben.py"]
 
 
 def test_a_link_is_nobodys_own_work(tmp_path):
@@ -130,12 +132,15 @@ def test_what_is_no_plain_file_is_named_and_not_waited_for(tmp_path):
     (tmp_path / "zero" / FILE).symlink_to("/dev/zero")
     (tmp_path / "link" / FILE).symlink_to(tmp_path / "ann" / FILE)
     os.mkfifo(tmp_path / "hose.zip")
+    zipped(tmp_path / "ann.zip", {FILE: RIGHT})
+    (laid(tmp_path / "inner", {"note.txt": ""}) / "b.zip").symlink_to(tmp_path / "ann.zip")
     (tmp_path / "torn.zip").write_bytes(zipped(tmp_path / "a.zip", {FILE: RIGHT}).read_bytes()[:200])
     crowded(tmp_path / "bomb.zip")
     said = {name: "\n".join(handed_in(tmp_path / name).notes) for name in
-            ("pipe", "zero", "link", "hose.zip", "torn.zip", "bomb.zip", "long")}
-    for name, words in {"pipe": "no plain file", "zero": "a link", "link": "a link", "hose.zip": "no plain file",
-                        "torn.zip": "not a zip", "bomb.zip": "longer than", "long": "longer than"}.items():
+            ("pipe", "zero", "link", "inner", "hose.zip", "torn.zip", "bomb.zip", "long")}
+    for name, words in {"pipe": "no plain file", "zero": "a link", "link": "a link", "inner": "a link",
+                        "hose.zip": "no plain file", "torn.zip": "not a zip", "bomb.zip": "longer than",
+                        "long": "longer than"}.items():
         assert "no exercise found" in said[name] and words in said[name], name
     assert "ex01_pick.py: packed in a way" in said["bomb.zip"]
 
@@ -182,6 +187,15 @@ def test_who_shares_with_whom():
     assert shared["ann"] == (True, "ben 9 (2)") and shared["ben"] == (True, "ann 9 (2)")
     assert shared["cid"] == (False, "others (2)")
     assert alike.shipped(everybody["ben"]) == (True, "9 (2)") and alike.shipped(everybody["cid"]) == (False, "(2)")
+
+
+def test_a_teacher_reads_who_wrote_the_same_and_what_was_not_looked_at(tmp_path):
+    everybody, out = Class(laid(tmp_path, {f"ann/{FILE}": "", f"ben/{FILE}": "", "c.py": ""})), io.StringIO()
+    everybody.results = {"ann": {9: seen(NINE, 9)}, "ben": {9: seen(RENAMED.replace("1", "2"), 9)}}
+    everybody.notes["ben"] = ["a note"]
+    sums(everybody, 9, Console(file=out, width=80))
+    assert {"ann, the answer that ships: 9", "ben: a note", "neither a folder nor a zip, and not looked at: c.py"} <= {
+        *out.getvalue().splitlines()}
 
 
 def test_what_an_exercises_text_dictates_accuses_nobody():
@@ -250,6 +264,8 @@ def test_many_copies_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(handed, "KEPT_AT_MOST", 40)
     found_in_it = handed_in(laid(tmp_path, {f"{number}/{FILE}": "x" * 7 + str(number) for number in range(9)}))
     assert found_in_it.files[FILE] == b"x" * 7 + b"0" and any("only 40 bytes" in note for note in found_in_it.notes)
+    monkeypatch.setattr(handed, "FILES_AT_MOST", 2)
+    assert "only 2 of its files were looked at" in handed_in(tmp_path).notes
 
 
 def test_of_two_members_of_one_name_the_last_counts(tmp_path):

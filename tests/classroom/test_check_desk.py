@@ -135,6 +135,7 @@ def test_eight_lines_of_what_it_prints_are_shown(at_the_desk):
                                          ("raise type('Mute', (Exception,), {'__str__': lambda _: 3})", "Mute: a Mute"),
                                          ("raise ValueError", "contract ValueError in pick("),
                                          ("sys.stdout.buffer.write(b'!')", "it printed: !"),
+                                         ("print('!', file=sys.__stderr__)", "it printed: !"),
                                          ("print('\\33[2J', file=sys.stderr)", "[2J"),
                                          ("sys.__stdout__.close()", "is a return missing?"),
                                          ("sys.stdout.close()", "is a return missing?")])
@@ -182,12 +183,14 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     assert say("--list")[1].count("untouched") == ALL
     code, out = say()
     assert code == 1 and "exercise 1" in out and "nothing there yet" in out
+    assert f"{folder / EXERCISES[1].file}; {EXERCISES[1].size}" in out
     assert [say("1", "--hint")[1].count("hint ") for _ in range(4)] == [1, 2, 3, 3]
     assert json.loads((folder / ".progress").read_text())["1"]["hints"] == 3
     assert say("1", "--answer")[0] == 1
     path = solve(folder, 1)
     code, out = say("1")
     assert code == 0 and "solved." in out and "nanospec/dice.py, line" in out
+    assert all(words in out for words in ("ok      contract", "Compare with", "at = torch.searchsorted(", "1 --answer"))
     assert f"1 of {ALL} solved" in out
     assert "cumsum" in say("1", "--answer")[1]
     assert "exercise 2" in say()[1]
@@ -235,12 +238,14 @@ def test_a_full_disk_is_one_line(at_the_desk, monkeypatch, capsys):
     folder, _ = at_the_desk
     (folder / EXERCISES[1].file).write_text("mine")
 
-    def full(path, *_, **__):
-        raise OSError(28, "No space left on device", str(path))
+    for error, said in ((OSError(28, "No space left on device", "a.csv"), "a.csv could not be written or read: No space "
+                         "left on device"), (OSError("b.csv could not be written: full"),) * 2):
 
-    monkeypatch.setattr(Path, "write_text", full)
-    assert main(["--reset", "1"]) == 2
-    assert capsys.readouterr().err.endswith("could not be written or read: No space left on device\n")
+        def full(path, *_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(Path, "write_text", full)
+        assert main(["--reset", "1"]) == 2 and capsys.readouterr().err.endswith(f": {said}\n")
     assert (folder / EXERCISES[1].file).with_suffix(".mine1.py").read_text() == "mine"
 
 
@@ -288,8 +293,8 @@ def test_bad_requests_are_one_clear_line(options, words, tmp_path, monkeypatch, 
         code = main(options)
     except SystemExit as end:
         code = end.code
-    said = capsys.readouterr().err
-    assert code == 2 and words in said.splitlines()[-1] and "Traceback" not in said
+    out, said = capsys.readouterr()
+    assert code == 2 and words in said.splitlines()[-1] and "Traceback" not in said and not out
 
 
 def test_where_there_is_no_fork_grading_says_so(tmp_path, monkeypatch, capsys):

@@ -228,6 +228,12 @@ def test_grading_a_class(tmp_path, capsys):
     assert [json.loads((marks / f"{name}.json").read_text())["score"] for name in ("six", "four")] == [1, 0]
 
 
+def test_who_has_changed_nothing_has_a_line_too(tmp_path, capsys):
+    (tmp_path / "ann").mkdir()
+    (tmp_path / "ann" / FILE).write_bytes((STUBS / FILE).read_bytes())
+    assert main(["--grade", str(tmp_path)]) == 0 and "ann        ·  ·" in capsys.readouterr().out
+
+
 def test_folders_that_are_nested_deeper_than_python_goes_do_no_harm(tmp_path, capsys):
     (tmp_path / "ann").mkdir()
     nested = "import os\nfor _ in range(2_500):\n    os.mkdir('d')\n    os.chdir('d')\n"
@@ -307,6 +313,7 @@ def test_on_a_busy_machine_a_file_may_take_longer_than_it_may_work(monkeypatch, 
     """And twice the half minute that the checker itself may take."""
     monkeypatch.setattr(workers.os, "fork", lambda: 12345)                   # this process is the parent
     monkeypatch.setattr(workers.time, "monotonic", lambda: 100.0)
-    pipe, child = workers.start(Job("ann", EXERCISES[2], b"text"), tmp_path, 7.0, {})
+    pipe, child = workers.start(Job("ann", EXERCISES[2], b"text"), tmp_path / "gone", 7.0, {})
     os.close(pipe)
     assert child.deadline == 100 + workers.PATIENCE * 7 + 2 * 30 and child.pid == 12345
+    assert child.folder.parent == tmp_path / "gone"

@@ -29,7 +29,7 @@ def test_each_variant_has_tables_of_its_own(monkeypatch):
 @pytest.fixture(scope="module")
 def handed_out(tmp_path_factory):
     """A handout, without the library's weights and the docs, and Python started in it."""
-    folder = tmp_path_factory.mktemp("class") / "handout"
+    folder = tmp_path_factory.mktemp("class") / "of" / "handout"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lessons.check.handout.WHOLE", ("pyproject.toml",))
         assert main(["--handout", str(folder)]) == 0
@@ -54,6 +54,7 @@ def test_no_answer_lies_in_it_as_text(handed_out):
         assert (folder / "lessons" / "exercises" / entry.file).read_text() == stub(entry.answer)
         assert not (lines(entry.answer) - lines(stub(entry.answer))) & seen
     assert not (folder / "lessons" / "answers").exists()
+    assert len([*(folder / "lessons").glob("*.py")]) == len([*(ROOT / "lessons").glob("*.py")])
     assert not any("`lessons/answers/`" in path.read_text() for path in (folder / "lessons").glob("*.py"))
     pages = {path.name: path.read_text() for path in (folder / "lessons").glob("*.md")}
     assert {"README.md", "AFTERNOON.md"} <= {*pages}
@@ -106,6 +107,12 @@ def test_a_handout_harms_nothing(where, words, tmp_path, capsys):
     assert main(["--handout", str(tmp_path / where)]) == 2
     assert words in capsys.readouterr().err and (tmp_path / "full" / "mine.txt").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full"]
+
+
+def test_what_an_interrupted_handout_has_left_is_in_nobodys_way(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("lessons.check.handout.write", lambda aside: aside.mkdir())
+    (tmp_path / "x.new").mkdir()
+    assert main(["--handout", str(tmp_path / "x")]) == 0 and f"{tmp_path / 'x'} has the" in capsys.readouterr().out
 
 
 def test_a_handout_leaves_out_what_is_no_part_of_it():

@@ -22,6 +22,7 @@ def test_in_a_variant_a_mistake_is_the_round_under_its_new_letter(monkeypatch):
     monkeypatch.setattr(ex23, "names_of_the_answer",
                         lambda: {f"round_{letter}": lambda letter=letter: letter for letter in "abcdefgh"})
     assert [ex23.round_with(letter)() for letter in "abc"] == ["h", "g", "f"]
+    assert re.findall(r"round_(.)", ex23.where_they_were(None)) == [*"abcdefgh"]
 
 
 def test_the_right_round_is_not_off_and_the_others_are():

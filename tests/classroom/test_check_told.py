@@ -13,7 +13,7 @@ from lessons.check import EXERCISES, clock, seen
 from lessons.check.catalogue import ANSWERS
 from lessons.check.ex16_when_to_stop import shown
 from lessons.check.pairs import vector
-from tests.classroom.answers_told import changed
+from tests.classroom.answers_told import PATHS, changed
 
 WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target - q_draft).clamp(min=0))", "p_target)")
 RENORMALISED = "        left = left / left.sum()\n"
@@ -51,6 +51,8 @@ def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
     (2, "def total_variation(one, other):\n    return (one * (one / other).log()).sum()\n", "kullback-leibler"),
     (2, "import torch.nn.functional as F\ndef total_variation(one, other):\n"
         "    return F.kl_div(other.log(), one, reduction='sum')\n", "kullback-leibler"),
+    (2, "import torch.nn.functional as F\ndef total_variation(one, other):\n"
+        "    return F.kl_div(one.log(), other, reduction='sum')\n", "kullback-leibler"),
     (2, "def total_variation(one, other):\n    return round((one - other).abs().sum().item() / 2, 1)\n", "rounded"),
     *((3, HEAD3 + f"    y = dice.pick(q_draft)\n    if dice.flip(p_target[y] / q_draft[y]):\n        return y\n"
           f"    return dice.pick({weights})\n", "x-drawn-again") for weights in (
@@ -72,6 +74,8 @@ def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
       for made in ("r / total", "(r / total).where(total > 0, p)")),
     (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
         "    return p if (total == 0).any() else r / total\n", "target-for-the-whole-batch"),
+    (4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n"
+        "    return (r / r.sum(-1)).where(r.sum(-1, keepdim=True) > 0, p)\n", "keepdim-forgotten"),
     *((4, "def residual(p, q):\n    r = (p - q).clamp(min=0)\n    total = r.sum(-1, keepdim=True)\n"
           f"    return (r / total).where(total > {guard}, p)\n", "guard-too-wide") for guard in ("0.1", "1e-10")),
     (6, changed(6, ("    return (p_target[accepted] - q_draft[accepted]).clamp(min=0)",
@@ -104,6 +108,16 @@ def test_a_mistake_that_is_not_known_is_shown_all_the_same(told):
                     "    if top_k is not None and top_k")), "top-k-not-renormalised"),
     (15, changed(15, (RENORMALISED, "")), "left-out-but-not-renormalised"),
     (15, changed(15, (RENORMALISED, ""), ("dice.flip(left[x])", "dice.flip(p_target[x])")), "rejected-forgotten"),
+    *((9, changed(9, change), name) for *change, name in (
+        ("range(gamma + 1)", "range(1, gamma + 1)", "bonus-forgotten"), ("return max(", "return min(", "slowest"),
+        ("(gamma * c + v(", "(v(", "draft-is-free"), ("range(1, most + 1)", "range(most + 1)", "gamma-from-0"),
+        ("/ (gamma * c", "- (gamma * c", "difference-for-ratio"))),
+    (14, changed(14, ("min(1.0, ", "(")), "no-minimum"),
+    *((17, PATHS + f"    return {made}\n", name) for made, name in (
+        ("sorted(every, key=lambda path: -[1, *of(path)][-1])[:size]", "nodes-without-their-parents"),
+        ("list(dict.fromkeys(path[:n] for path in sorted(product(*heads), key=lambda path: -prod(of(path))) "
+         "for n in range(len(path) + 1)))[:size]", "whole-paths-first"),
+        ("grown(every, size, lambda path: sum(of(path)))", "added-along-the-path"))),
     (19, changed(19, ("draft[:, 1:]", "draft")), "last-token-taken-for-a-draft-token"),
     (19, changed(19, ("draft[:, 1:]", "draft[:, :-1]")), "last-token-taken-for-a-draft-token"),
     *((20, changed(20, ("(own + table[before]).softmax(-1)", sums)), "table-added-to-probabilities") for sums in (
@@ -113,6 +127,8 @@ def test_classic_mistakes_have_names(told, number, source, name):
     """The last two of exercise 8 make two mistakes: the one that is seen first has its name all the same."""
     found = told(number, source)
     assert found.named == [name] and name in found.failure[1]
+    two = name in ("zero-temperature-nan", "top-k-not-renormalised")
+    assert ("it is not the only mistake" in found.failure[1]) == two
 
 
 @pytest.mark.parametrize("temperature", ["max(temperature, 1e-8)", "temperature or 1e-10"])
@@ -259,8 +275,10 @@ def test_only_the_learners_own_work_counts(told, tmp_path, monkeypatch):
             pass
         contract(functions)
     monkeypatch.setattr(exercise, "contract", slow)
+    before = signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)
     assert told(2, "import slow_to_import\n" + exercise.answer, seconds=0.3).failure is None
     assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert (signal.getsignal(signal.SIGPROF), signal.getsignal(signal.SIGALRM)) == before
 
 
 def test_what_it_prints_is_shown_and_not_all_of_it(told):

@@ -9,6 +9,7 @@ from lessons.check import EXERCISES, answered
 from lessons.check.clock import Clock
 from lessons.check.engine import check
 from lessons.check.seen import Failure, Row
+from tests.classroom.answers_told import changed
 
 OTHERWISE = '''
 
@@ -155,3 +156,22 @@ def test_what_lies_in_a_list_is_copied_too():
     clock, own = Clock(), [torch.ones(2), (torch.zeros(2), 3)]
     clock.timed("spoil", spoil)(own)
     assert own[0].tolist() == [1, 1] and own[1][0].tolist() == [0, 0] and clock.changed == {"parts of spoil"}
+
+
+@pytest.mark.parametrize("number, name", [(number, name) for number, one in EXERCISES.items() for name in one.functions
+                                          if name != "verdicts"])
+def test_what_is_not_written_is_told_first(told, number, name):
+    source = EXERCISES[number].answer + f"\n\ndef {name}(*given):\n    raise NotImplementedError\n"
+    assert told(number, source).failure == ("contract", f"nothing there yet: {name} raises NotImplementedError")
+
+
+@pytest.mark.parametrize("number, old, new", [(15, "return i, x", "return i"), (15, "return None, ", "return "),
+                                              (21, "    return written", "    return 1"),
+                                              (5, "return coins", "return .5 * coins")])
+def test_what_is_no_answer_is_told_first_whatever_the_throws(told, number, old, new):
+    assert told(number, changed(number, (old, new))).failure[0] == "contract"
+
+
+def test_a_function_without_a_def_has_a_line_all_the_same(told):
+    found = told(2, "total_variation = lambda one, other: one.sum()\n")
+    assert "look at ex02_total_variation.py, line 1" in found.failure[1]

@@ -20,6 +20,8 @@ def test_pick_is_the_first_index_whose_cumulative_weight_exceeds_u_times_the_tot
     weights = torch.tensor([[2.0, 0.0, 6.0]])
     for u, index in ((0.0, 0), (0.2499, 0), (0.25, 2), (0.999, 2)):
         assert loaded([u]).pick(weights).tolist() == [index]
+    narrow = torch.tensor([[2.0 ** 24, 1, 1, 1]])                       # a sum in float32 would stay at 2 ** 24
+    assert loaded([(2 ** 24 + 1.5) / (2 ** 24 + 3)]).pick(narrow).tolist() == [2]
 
 
 def test_pick_never_takes_a_weight_of_zero():

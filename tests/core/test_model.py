@@ -1,5 +1,6 @@
 """One forward for texts, pieces of texts, batches and trees: whatever is cached is what is recomputed."""
 
+import math
 from contextlib import contextmanager
 
 import pytest
@@ -156,6 +157,8 @@ def test_rotation_turns_pairs_half_a_head_apart():
     turned = rotate(x, rope)[0, 0]
     t = torch.arange(3, dtype=torch.float64)
     assert torch.allclose(turned, torch.stack([t.cos(), t * 0, t.sin(), t * 0], 1))
+    angle = 299 * 10_000 ** -.25
+    assert rope_table(300, 8, 1e4, torch.float64, "cpu")[0, 299, 1].item() == pytest.approx(math.cos(angle), abs=1e-12)
     exact = rope_table(300, 4, 1e4, torch.float32, "cpu")       # bfloat16 has no 257
     assert torch.equal(rope_table(300, 4, 1e4, torch.bfloat16, "cpu"), exact.bfloat16())
 

@@ -15,6 +15,14 @@ from nanospec.text import WIDTH, Text, prefill, until
 TARGET, DRAFT_MODEL, GPT = TableModel(5, 1), TableModel(5, 2), small_gpt(5, 3, 7)
 
 
+def test_of_a_prompt_that_is_read_no_logits_are_computed(monkeypatch):
+    asked, call = [], type(GPT).forward
+    monkeypatch.setattr(type(GPT), "forward", lambda model, *its, **more: (
+        asked.append(more.get("scored")) or call(model, *its, **more)))
+    prefill(GPT, Text([[1, 2, 3]], 4, 5))
+    assert asked == [0]
+
+
 def test_the_last_tokens_and_what_is_committed():
     text = Text([[5], [1, 2, 3]], room=4, vocab_size=10)
     assert text.tokens.shape == (2, WIDTH) and text.tokens[:, :4].tolist() == [[5, 0, 0, 0], [1, 2, 3, 0]]
@@ -132,6 +140,9 @@ def test_the_single_checks():
         with pytest.raises(RequestError, match="the target has 0 to 2"):
             drafter.layers = layers
             check_drafter(GPT, drafter)
+    for wrong, words in ({"dice": 7}, "dice must be Dice, got 7"), ({"compiler": 7}, "the compiler must be a function"):
+        with pytest.raises(RequestError, match=words):
+            next(generate(TARGET, [1], 1, **wrong))
     check_finite(3.0)
     for total in (float("nan"), float("inf")):
         with pytest.raises(LogitsError, match="NaN or infinity"):

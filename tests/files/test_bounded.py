@@ -1,7 +1,12 @@
 """A stranger's chat template has so much time and memory, and no more; and the next one is none the worse."""
 
+import json
+import os
+import resource
+import signal
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,6 +75,34 @@ def test_it_is_said_how_long_it_had(monkeypatch):
     assert process.ask({}, 2.5)[0] == {"ended": "it takes more than 2.5 seconds, or too much memory"}
 
 
+def test_nobody_waits_for_it_for_ever(monkeypatch, capsys):
+    """It ends by itself five seconds after it would be ended, if that time is not over with its answer."""
+    done = []
+    monkeypatch.setattr(bounded, "limit", lambda: done.append("limited"))
+    monkeypatch.setattr(signal, "alarm", lambda seconds: done.extend([seconds, capsys.readouterr().out]))
+    monkeypatch.setattr("sys.stdin", [json.dumps({"source": "a{{ b }}", "given": {"b": 7}})] * 2)
+    bounded.serve()
+    answer = '{"text": "a7"}\n'
+    assert done == ["limited", 15, "ready\n", 0, answer, 15, "", 0, answer]
+
+
+def test_who_has_answered_in_time_is_not_ended_later_and_who_is_ended_keeps_nothing_open(monkeypatch):
+    process, heard = bounded.Process(), []
+    monkeypatch.setattr(threading, "Timer", lambda seconds, end: SimpleNamespace(
+        start=lambda: heard.append("started"), cancel=lambda: heard.append("cancelled")))
+    process.start()
+    running = process.running
+    process.end()
+    assert heard == ["started", "cancelled"] and running.returncode and running.stdin.closed and running.stdout.closed
+
+
+def test_what_it_says_when_it_ends_is_not_shown(capfd):
+    process = bounded.Process()
+    process.start()
+    process.running.communicate("no task\n")
+    assert process.running.returncode == 1 and capfd.readouterr().err == ""
+
+
 def test_threads_ask_in_turn():
     template, found = ChatTemplate("{{ messages[0].content }}", {}), {}
 
@@ -91,6 +124,21 @@ def test_a_process_that_has_ended_since_the_last_question_is_started_anew():
     bounded.PROCESS.running.kill()
     bounded.PROCESS.running.wait()
     assert template([]) == "0"
+
+
+def test_the_process_itself_hears_no_interruption():
+    """By no signal, and not from the terminal, whose processes get one together."""
+    template = ChatTemplate("{{ messages | length }}", {})
+    assert template([]) == "0"
+    running = bounded.PROCESS.running
+    running.send_signal(signal.SIGINT)
+    assert template([]) == "0" and bounded.PROCESS.running is running and os.getsid(running.pid) == running.pid
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux tells what another process may take")
+def test_the_process_has_a_gigabyte():
+    assert ChatTemplate("{{ messages | length }}", {})([]) == "0"
+    assert resource.prlimit(bounded.PROCESS.running.pid, resource.RLIMIT_AS) == (2 ** 30, 2 ** 30)
 
 
 def test_an_interruption_is_heard_and_leaves_nothing_behind(monkeypatch):

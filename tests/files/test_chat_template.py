@@ -91,6 +91,14 @@ def test_a_template_that_is_no_text_is_not_called_missing(folder, template):
         FolderTokenizer.load(folder)
 
 
+@pytest.mark.parametrize("asked, written", [
+    ("", '{"b": [1, "é"], "a": 2}'), ("ensure_ascii=true", r'{"b": [1, "\u00e9"], "a": 2}'),
+    ("separators=(',', ':')", '{"b":[1,"é"],"a":2}'), ("sort_keys=true", '{"a": 2, "b": [1, "é"]}'),
+    ("indent=1", '{\n "b": [\n  1,\n  "é"\n ],\n "a": 2\n}')])
+def test_json_is_written_as_the_template_asks(asked, written):
+    assert ChatTemplate("{{ {'b': [1, 'é'], 'a': 2} | tojson(%s) }}" % asked, {})([]) == written
+
+
 def test_today():
     assert ChatTemplate("{{ strftime_now('%Y') }}", {})([]).isdigit()
 

@@ -15,7 +15,7 @@ import torch
 
 from nanospec.errors import DeviceError, NanospecError, PairError, RequestError, one_line, quoted
 from nanospec.files import paths
-from nanospec.files.paths import write_atomically
+from nanospec.files.paths import write_atomically, written_aside
 from nanospec.files.model_file import (available, load_learned, load_model, load_saved, save_atomically, save_learned,
                                        save_model)
 from nanospec.files.checkpoint import WEIGHTS, load_pair
@@ -400,6 +400,13 @@ def test_interrupted_while_saving_nothing_is_left(folder, monkeypatch):
     assert not list(folder.glob("*.partial"))
 
 
+def test_all_bytes_are_on_the_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(paths.os, "fsync", lambda file: found.append((os.fstat(file).st_size, os.listdir(tmp_path))))
+    write_atomically(tmp_path / "a", lambda file: file.write(b"1234567"))
+    assert found == [(7, ["a.partial"])]
+
+
 def test_a_file_that_is_called_partial_itself(tmp_path):
     BYTES.save(tmp_path / "ranks.partial")
     assert Tokenizer.load(tmp_path / "ranks.partial").ranks == BYTES.ranks
@@ -411,6 +418,12 @@ def test_a_file_that_is_called_partial_itself(tmp_path):
     with pytest.raises(OSError, match="what was there before still is"):
         write_atomically(tmp_path / "ranks.partial", full)
     assert Tokenizer.load(tmp_path / "ranks.partial").ranks == BYTES.ranks and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_folder_is_written_in_folders_that_are_not_there(tmp_path):
+    with written_aside(tmp_path / "a" / "b") as beside:
+        (beside / "c").write_text("d")
+    assert (tmp_path / "a" / "b" / "c").read_text() == "d" and not beside.exists()
 
 
 def test_a_folder_that_is_not_there(tmp_path):

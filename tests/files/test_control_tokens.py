@@ -11,7 +11,7 @@ import pytest
 
 from nanospec.errors import PairError, RequestError
 from nanospec.files.chat_template import ChatTemplate
-from nanospec.files.control_tokens import check_growth
+from nanospec.files.control_tokens import as_special, check_growth
 from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer
@@ -51,6 +51,22 @@ def test_tokens_that_one_file_alone_knows(tmp_path, where):
     ids = tokenizer.chat(MESSAGES)
     assert [i for i in ids if i >= 256] == [257, 258, 257] and tokenizer.ends == {256, 258}
     assert not {257, 258} & {*tokenizer.encode("<|im_start|>x<|im_end|>")}
+
+
+def test_tokens_that_one_file_alone_knows_come_in_the_order_of_their_numbers(tmp_path):
+    made = engine(plain=[f"<{i}>" for i in range(257, 999)])
+    folder_of(tmp_path, made, added_tokens_decoder={"1000": {"content": "<b>"}, "999": {"content": "<a>"}})
+    assert FolderTokenizer.load(tmp_path).encode("<b><a>") == [1000, 999]
+
+
+def test_a_token_of_the_vocabulary_that_ends_a_turn_is_no_text(tmp_path):
+    """The engine's file calls it an ordinary one."""
+    folder_of(tmp_path, engine(), eos_token="<|im_end|>")
+    made = json.loads((tmp_path / "tokenizer.json").read_text())
+    made["model"]["vocab"]["<|im_end|>"] = 257
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    tokenizer = FolderTokenizer.load(tmp_path)
+    assert tokenizer.encode_special("<|im_end|>") == [257] and 257 not in tokenizer.encode("<|im_end|>")
 
 
 @pytest.mark.parametrize("special", [True, False])
@@ -110,6 +126,13 @@ def test_of_two_files_that_contradict_one_another_the_config_says_which_blanks_a
     assert ("<t>" in tokenizer.special) == ("special" in in_engine)     # if one of them says so
 
 
+@pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
+def test_a_token_that_is_made_special_takes_the_same_blanks_as_before(flag):
+    made = as_special(tokenizers.AddedToken("<t>", normalized=True, **{flag: True}))
+    assert [name for name in ("special", "normalized", "lstrip", "rstrip", "single_word") if getattr(made, name)] == [
+        "special", flag]
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_token_that_is_a_word_by_itself(tmp_path, alone):
     decoder = {"added_tokens_decoder": {"257": {"content": "<t>", "special": True, "single_word": alone}}}
@@ -125,6 +148,15 @@ def test_an_id_far_above_all_others_is_refused_at_once(tmp_path, last):
     (tmp_path / "tokenizer.json").write_text(json.dumps(made))
     with (nullcontext() if last == 25_900 else
           pytest.raises(PairError, match=f"has 258 tokens, and one of them the id {last:,}")):
+        FolderTokenizer.load(tmp_path)
+
+
+def test_a_tokenizer_without_tokens_is_refused(tmp_path):
+    folder_of(tmp_path, engine())
+    made = json.loads((tmp_path / "tokenizer.json").read_text())
+    made["added_tokens"], made["model"]["vocab"], made["model"]["merges"] = [], {}, []
+    (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    with pytest.raises(PairError, match="tokenizer.json has no tokens"):
         FolderTokenizer.load(tmp_path)
 
 

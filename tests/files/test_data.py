@@ -136,6 +136,7 @@ def test_end_of_text_stands_around_every_text():
     assert to_ids(["a", "bc"], tokenizer).tolist() == [end, 97, end, 98, 99, end]
     assert to_ids(["a", "bc", "d"], tokenizer, lambda: steps.append(1)).numel() == 8 and len(steps) == 3
     assert to_ids([], tokenizer).tolist() == [end] and to_ids(["", "a"], tokenizer).tolist() == [end, end, 97, end]
+    assert to_ids([""], tokenizer).dtype == torch.int64
 
 
 def test_a_byte_of_text_has_eight_bits():

@@ -105,12 +105,14 @@ def test_a_tokenizer_of_another_kind(tmp_path):
     theirs.add_special_tokens(["<s>", "</s>"])
     theirs.post_processor = processors.TemplateProcessing(single=["<s>", "$A"], special_tokens=[("<s>", 0)])
     theirs.enable_truncation(2)
+    theirs.enable_padding(length=9)
     theirs.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "config.json").write_text('{"eos_token_id": 7}')
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, -1, 5, 0]}')
     tokenizer = FolderTokenizer.load(tmp_path)
     assert (tokenizer.begin, tokenizer.end_of_text, tokenizer.ends) == ([0], 1, {0, 1, 5, 7})
     assert tokenizer.vocab_size == 264
+    assert [tokenizer.spellings[i] for i in (0, 67, 258, 262)] == [None, b"A", b" ", b" a"]
     assert tokenizer.encode("a bc") == [262, 258, 263] and len(tokenizer.encode("abc" * 20)) > 2
     for text in "a bc a", "é</s>", "  a":
         ids = tokenizer.encode(text)
@@ -193,6 +195,8 @@ def test_the_pages_commands_are_whole():
 def test_what_the_command_refuses(tmp_path, capsys, monkeypatch, pair):
     for argv, words in ([str(pair)], "target is there already"), (
             [str(tmp_path / "x"), "--weights", "nowhere"], "nowhere"), (
+            [str(tmp_path / "x"), "--draft-model", "mlp"], "--draft-model: invalid choice"), (
+            [str(tmp_path / "x"), "--draft-model", "eagle3", "--for", "me"], "--for: invalid choice"), (
             [str(tmp_path / "x"), "--weights", str(pair)], "others' files already"):
         assert main(argv) == 2
         err = capsys.readouterr().err

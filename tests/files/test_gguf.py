@@ -96,6 +96,49 @@ def test_a_word_that_no_merges_make_is_one_token_in_llama_3_alone(tmp_path, monk
     assert (load_gguf(tmp_path / "a.gguf")[1].encode("abc")[-1:] == [len(PIECES) - 1]) == (pre == "llama-bpe")
 
 
+@pytest.mark.parametrize("pre", ["smollm", "gpt-2"])
+def test_each_digit_is_a_token_or_none(tmp_path, monkeypatch, pre):
+    """Though merges make one of two."""
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], "12"])
+    monkeypatch.setattr("tests.small_gguf.MERGES", [*MERGES[:-1], "1 2"])
+    write(tmp_path / "a.gguf", pre=pre)
+    assert len(load_gguf(tmp_path / "a.gguf")[1].encode("12")) == (2 if pre == "smollm" else 1)
+
+
+def test_a_token_that_was_added_and_is_not_special_is_one_in_any_text(tmp_path, monkeypatch):
+    """As <think>."""
+    import gguf
+    types = gguf.GGUFWriter.add_token_types
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], "<think>"])
+    monkeypatch.setattr("tests.small_gguf.MERGES", MERGES[:-1])
+    monkeypatch.setattr(gguf.GGUFWriter, "add_token_types",
+                        lambda self, kinds: types(self, [*kinds[:-1], gguf.TokenType.USER_DEFINED]))
+    write(tmp_path / "a.gguf")
+    assert load_gguf(tmp_path / "a.gguf")[1].encode("a<think>b")[1:-1] == [len(PIECES) - 1]
+
+
+def test_a_network_of_another_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(KINDS, "gemma", KINDS["llama"])
+    write(tmp_path / "a.gguf", "gemma")
+    refused(tmp_path / "a.gguf", "does not have: general.architecture gemma")
+
+
+def test_a_tokenizer_of_another_kind_is_refused(tmp_path, monkeypatch):
+    import gguf
+    monkeypatch.setattr(gguf.GGUFWriter, "add_tokenizer_model",
+                        lambda self, _: self.add_string("tokenizer.ggml.model", "t5"))
+    write(tmp_path / "a.gguf")
+    refused(tmp_path / "a.gguf", "does not have: tokenizer.ggml.model t5")
+
+
+def test_heads_of_a_size_of_their_own(tmp_path, monkeypatch):
+    """16 channels each, of four heads beside 32 channels."""
+    monkeypatch.setitem(KINDS, "qwen3", replace(KINDS["qwen3"], head_dim=16))
+    model = write(tmp_path / "a.gguf", "qwen3", qwen3__attention__key_length=16, qwen3__attention__value_length=16)
+    again, _ = load_gguf(tmp_path / "a.gguf")
+    assert again.config == model.config and again.config.head_size == 16
+
+
 def test_a_rope_base_that_a_file_leaves_out(tmp_path):
     write(tmp_path / "a.gguf", leave_out="rope base")
     assert load_gguf(tmp_path / "a.gguf")[0].config.rope_theta == 10_000
@@ -335,6 +378,14 @@ def test_it_is_read_as_the_package_reads_it(tmp_path, monkeypatch):
     monkeypatch.setattr(quick_gguf, "MOST_PARTS", ours.read - 1)
     with pytest.raises(ValueError, match="more than"):
         quick_gguf.gguf_reader(tmp_path / "a.gguf")
+
+
+def test_each_part_of_a_key_counts(tmp_path):
+    """The lengths and characters of two texts, and that the second is one."""
+    for more in {}, {"some__words": "ab"}:
+        write(tmp_path / f"{len(more)}.gguf", **more)
+    without, with_one = (quick_gguf.gguf_reader(tmp_path / f"{number}.gguf").read for number in (0, 1))
+    assert with_one == without + 5
 
 
 def test_each_number_of_a_list_counts(tmp_path, monkeypatch):

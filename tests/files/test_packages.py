@@ -83,6 +83,17 @@ def test_scripts_are_not_read_for_pip_writes_into_them_where_they_are(tmp_path, 
         assert read_packages(["a-b"], []) == found
 
 
+def test_files_of_a_package_come_in_an_order_by_chance_that_is_always_the_same(tmp_path, monkeypatch):
+    """SHA-256 of b.py begins with 4a, of c.py with c1, of a.py with f0. Of a large package the first ones are read."""
+    (tmp_path / "abc-1.dist-info").mkdir()
+    (tmp_path / "abc-1.dist-info" / "METADATA").write_text("Name: abc\nVersion: 1\n")
+    (tmp_path / "abc-1.dist-info" / "RECORD").write_text("a.py,,\nb.py,,\nc.py,,\n")
+    for name in "abc":
+        (tmp_path / f"{name}.py").write_text(name)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert read_packages(["abc"], []) == ["b", "c", "a"]
+
+
 def test_a_list_says_what_is_missing_and_what_differs(tmp_path):
     path = tmp_path / "list"
     python = sys.version.split()[0]

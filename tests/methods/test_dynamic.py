@@ -171,6 +171,10 @@ def test_costs_with_a_gap_are_refused():
     for v in ({}, {1: 1.}, {2: 1.1, 4: 1.2}, {3: 1.1}):
         with pytest.raises(RequestError, match="v must say"):
             Goodput(.1, v)
+    with pytest.raises(RequestError, match="c must be"):
+        Goodput("dear", {2: 1.1})
+    with pytest.raises(RequestError, match="least must be a number"):
+        Entropy("low")
 
 
 # What a rule is told.

@@ -111,6 +111,9 @@ def test_it_reads_no_more_rows_than_it_drafts():
         DynamicTree(DRAFT_MODEL, 4, 0)
     with pytest.raises(RequestError, match="depth"):
         DynamicTree(DRAFT_MODEL, 4, 2, 0)
+    for sizes, name in ((4, "2"), "width"), ((4, 2, 2.5), "depth"):
+        with pytest.raises(RequestError, match=f"{name} must be a whole number"):
+            DynamicTree(DRAFT_MODEL, *sizes)
 
 
 def test_parents_stand_first_and_the_best_child_before_its_siblings():

@@ -64,6 +64,16 @@ def test_of_two_copies_the_one_of_the_longer_match_is_taken():
     assert drafter._copy(1, 1.0) == (4, [5])
 
 
+def test_of_two_copies_of_matches_as_long_the_one_of_its_own_text_is_taken():
+    drafter = Hybrid(chain(), V, 100)
+    drafter.other.begin = lambda *of: None
+    drafter.begin(Text([[1], [3, 4, 5, 6, 3, 4]], 20, 10))
+    drafter.memory.read(0, [3, 4, 7, 8], 0)
+    drafter.memory.read(1, [3, 4, 5, 6, 3, 4], 9)
+    drafter.chances = [1.0] * 6
+    assert drafter._copy(1, 1.0) == (2, [5, 6, 3, 4] * 2)
+
+
 def test_what_is_beside_the_copies_must_say_what_it_brings():
     with pytest.raises(RequestError, match="the drafter beside the copies must be one that says what it brings"):
         Hybrid(ModelDrafter(DRAFT_MODEL, 4), V)
@@ -176,8 +186,10 @@ def test_of_a_new_text_in_a_row_nothing_has_been_copied():
     drafter = Hybrid(chain(), V)
     batch = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 90)
     drafter.since = {0: 9, 1: 2}
+    for b, ids in enumerate(batch.text.ids()):
+        drafter.memory.read(b, ids, b)
     drafter.read(batch.text, [0], None)
-    assert drafter.since == {1: 2}
+    assert drafter.since == {1: 2} and [*drafter.memory.seen] == [1]
 
 
 def test_costs_with_a_gap_are_refused():

@@ -43,6 +43,13 @@ def test_it_copies_what_followed_the_longest_match_elsewhere():
     assert memory.copy(2, 8, 9) == (3, [4, 6])
 
 
+def test_a_new_request_s_drafter_forgets_the_last_one_of_its_row():
+    drafter = SuffixDrafter(remember=9)
+    drafter.memory = memory_of(9, [1, 2], [3, 4])
+    drafter.read(None, [1], None)
+    assert [*drafter.memory.seen] == [0]
+
+
 def test_the_oldest_text_goes_first():
     memory = memory_of(9, [1, 2, 3, 4], [1, 2, 5, 6])
     assert memory.tokens == 8 and [at for _, at in places(memory, 0, 1)] == [1]

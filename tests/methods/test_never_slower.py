@@ -13,7 +13,7 @@ from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.lengths import never_slower
-from nanospec.methods.lengths.by_load import nothing_drafted
+from nanospec.methods.lengths.by_load import ByLoad, nothing_drafted
 from nanospec.methods.lengths.never_slower import NeverSlower
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
@@ -141,6 +141,12 @@ def test_after_plain_steps_a_drafter_in_a_drafter_has_read_every_token(wound):
     around = Around(ModelDrafter(DRAFT_MODEL, 3))
     assert caches(TARGET, DRAFT_MODEL, NeverSlower(around), prompts_of(4, 2, 6), 30, best=False,
                   must_see=lambda done: len(done.path) > 1, temperature=0.8)[1] < 1e-9
+
+
+def test_after_plain_steps_one_that_counts_what_it_missed_has_read_every_token(wound):
+    by_load = ByLoad(DRAFT_MODEL, lambda rows, gamma: 1.0, 1)               # it always drafts one token
+    assert caches(TARGET, DRAFT_MODEL, NeverSlower(by_load), prompts_of(4, 2, 6), 30,
+                  must_see=lambda done: len(done.path) == 1, temperature=0.8)[1] < 1e-9
 
 
 def test_plain_steps_of_long_ago_do_not_count(monkeypatch):

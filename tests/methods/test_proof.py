@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 import torch
+from torch.nn.utils import parameters_to_vector
 
 from lessons.oracles import completed, product_of
 from nanospec.judge.verdict import Verdict
-from nanospec.proof.tables import TableModel, small_gpt
+from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.proof.walk import WalkingDice, distance, target_distribution, walk
 from nanospec.speculate import ModelDrafter, speculate
 from tests.proof import __main__ as proof
@@ -89,6 +90,28 @@ def test_a_table_notices_its_whole_context():
         other = text[:i] + [(text[i] + 1) % 3] + text[i + 1:]
         assert not torch.equal(table(torch.tensor([other]))[0, -1], truth)
     assert not torch.equal(table(torch.tensor([text[1:]]))[0, -1], truth)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_a_seed_is_one_table_whatever_torch_s_default_is(ties):
+    before = torch.get_default_dtype()
+    table = TableModel(3, 7, ties=ties)
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = TableModel(3, 7, ties=ties)
+    finally:
+        torch.set_default_dtype(before)
+    same = [(table.logits, again.logits)]
+    same += [(getattr(table, part).keywords["weight"], getattr(again, part).keywords["weight"])
+             for part in ("embedding", "head")]
+    assert all(torch.equal(*pair) for pair in same)
+
+
+def test_a_seed_is_one_model_whatever_was_drawn_before():
+    made = [(gpt := small_gpt(5, 1, seed), torch.rand(9), small_learned.__wrapped__("mlp", gpt)) for seed in (3, 3, 4)]
+    (gpt, model), (again, same), (other, _) = ([parameters_to_vector(part.parameters()) for part in parts[::2]]
+                                               for parts in made)
+    assert torch.equal(gpt, again) and torch.equal(model, same) and not torch.equal(gpt, other)
 
 
 def test_a_comparison_of_caches_that_saw_no_round_of_its_kind_says_so():

@@ -35,6 +35,13 @@ def decided(rule, drafted, parents=None, **settings):
     return int(accepted), int(token)
 
 
+@pytest.mark.parametrize("rule", [typical, relaxed])
+def test_what_is_not_scored_is_refused(rule):
+    draft = Draft(torch.tensor([[0, 1]]), torch.zeros(1, 2, 3))
+    with pytest.raises(ValueError, match="this rule judges a Draft and p_target, both"):
+        rule(draft, P[:, :3], Dice([0]))
+
+
 def test_typical_acceptance_by_hand():
     assert enough(P[0], most=1).tolist() == pytest.approx([.1071, .2022, .3, .1045], abs=5e-5)
     assert enough(P[0, :2]).tolist() == [.09, .09]

@@ -148,6 +148,7 @@ def test_best_size():
              for size, cost in seconds.items() for depth in range(1, 9)}
     assert rate == max(rates.values()) and (len(topology), max(depths_of(topology))) == max(rates, key=rates.get)
     assert len(best_size((.7, .2), seconds, .02, range(1, 9))[0]) < len(topology)          # a dear draft: a small tree
+    assert best_size([.5], {1: 2.0, 2: 3.0}, 0.0, [2]) == ([-1], .5)                    # of two as quick, the first
 
 
 def test_the_best_chain_is_the_formula_of_a_chain():

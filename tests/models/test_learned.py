@@ -1,6 +1,7 @@
 """Draft models that read hidden states of a target: what they know, what is kept, how they are trained."""
 
 import argparse
+import inspect
 import shlex
 from importlib import metadata
 from pathlib import Path
@@ -129,6 +130,7 @@ def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
     save_learned(name, model, path, TARGET)
     again = load_learned(path, TARGET, name)
     assert again.sizes == model.sizes and again.layers == model.layers and again.target is TARGET
+    assert {*inspect.signature(type(model)).parameters} - {"sizes"} <= {*model.sizes}
     assert all(torch.equal(weight.to(torch.bfloat16).to(weight), kept)
                for weight, kept in zip(model.parameters(), again.parameters()))
     with pytest.raises(PairError, match="another target"):
@@ -142,6 +144,24 @@ def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
         torch.save(saved | damage, path)
         with pytest.raises((PairError, RequestError)):
             load_learned(path, TARGET, name)
+
+
+def test_of_a_text_of_a_single_token_the_first_others_are_drafted_too():
+    model = LEARNED["eagle3"](11, 16, [0], heads=1, kv_heads=1, hidden=8, spoken=4).double().attach(TARGET)
+    model.prepare(torch.tensor([2, 2]))
+    assert model.ids.tolist() == [0, 1, 2, 3] and torch.equal(model.head.weight, TARGET.head.weight[:4])
+
+
+def test_a_head_that_has_learnt_nothing_says_what_the_target_s_says():
+    tokens = torch.randint(11, (2, 9), generator=torch.Generator().manual_seed(3))
+    before = before_tokens(hidden_of(tokens, [2]))
+    found = whole_texts(Medusa(11, 16, [2], heads=2).double().attach(TARGET), tokens, before, 2)
+    assert (found - TARGET.head(TARGET.norm(before[:, :8, 0]))).abs().max() < 1e-12
+
+
+def test_dspark_s_table_says_nothing_at_first():
+    logits, model = torch.rand(1, 3, 11), LEARNED["dspark"](11, 16, [1], heads=1, kv_heads=1, hidden=8)
+    assert torch.equal(model.after_token(logits, torch.tensor([[1, 2, 3]])), logits)
 
 
 def test_it_reads_a_layer_that_its_target_has():
@@ -297,6 +317,13 @@ def test_it_learns_from_a_list_of_packages_too(pair_folder, tmp_path, monkeypatc
     wanted = packages.AGAIN * len(to_ids(read_texts(TEXT)[0], tokenizer)) + len(to_ids(["# ['rich'] 1"], tokenizer))
     told = " ".join(capsys.readouterr().out.split())
     assert f"{wanted:,} tokens to train on" in told and told.count("the weights will be others") == 2
+
+
+def test_that_too_little_is_held_out_is_said_at_once(pair_folder, tmp_path, monkeypatch, capsys):
+    copied(pair_folder, tmp_path)
+    monkeypatch.setattr(training, "read_texts", lambda path: (read_texts(TEXT)[0], ["x"]))
+    assert train("mlp", "--out", tmp_path, "--minutes", 0) == 2
+    assert "too little text is held out" in capsys.readouterr().err and not (tmp_path / "mlp.pt").exists()
 
 
 def test_it_is_trained_as_told(pair_folder, tmp_path, monkeypatch):

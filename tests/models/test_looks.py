@@ -4,6 +4,8 @@ A look goes through parts of unequal size, and drafts after some tokens alone; o
 alone, one has a part of its loss for its states, and no two read the same layers.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -28,6 +30,15 @@ def random_counts(rows: int, length: int) -> torch.Tensor:
 def counts(counted, text: int, place: int) -> bool:
     """Whether the token after this place does; the one after the last token does if that one does."""
     return counted is None or bool(counted[text, min(place + 1, counted.shape[1] - 1)])
+
+
+def test_each_block_of_the_target_is_compiled_and_the_loss(monkeypatch):
+    """For one size: of every step it is the same."""
+    heard, block = [], SimpleNamespace(compile=lambda dynamic: heard.append(dynamic))
+    monkeypatch.setattr(torch, "compile", lambda work, dynamic: (work.func, work.args, dynamic))
+    its = SimpleNamespace(frozen=SimpleNamespace(blocks=[block, block]), model="a draft model")
+    LearnedTraining.compile(its)
+    assert heard == [False, False] and its.learned_loss == (learned_loss, ("a draft model",), False)
 
 
 @pytest.mark.parametrize("counted", [None, random_counts(2, 9)], ids=["all", "some count"])

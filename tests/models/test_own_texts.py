@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -274,11 +275,12 @@ def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeyp
 
 
 def test_a_quick_copy_is_the_same_model_and_leaves_it_as_it_is(monkeypatch):
-    model = small_gpt(97, 3, 1).float()
-    monkeypatch.setattr(command, "step_seconds", lambda copy, rows, **_: rows / 7 + (copy.dtype != torch.bfloat16))
+    model, asked = small_gpt(97, 3, 1).float(), set()
+    monkeypatch.setattr(command, "step_seconds", lambda copy, rows, repeats, warm_up: (
+        asked.add((rows, repeats, warm_up)) or copy.dtype != torch.bfloat16))
     before = logits(model)
     copy = command.quick_copy(model, 7)
-    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before)
+    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before) and asked == {(7, 2, 1)}
     assert 0 < (logits(copy) - before).abs().max() < 0.1 * before.abs().max()
 
 
@@ -288,6 +290,13 @@ def test_one_part_alone_is_too_little(small, tmp_path):
     texts.add(lambda part: read(target, torch.zeros(AT_ONCE * TOKENS, dtype=torch.int64), LAYERS, part))
     with pytest.raises(TextError, match="a part of 24,576 tokens is held out"):
         training(small, texts, tmp_path)
+
+
+def test_of_a_target_with_a_long_context_texts_are_as_long_as_they_were_written(small, kept, tmp_path):
+    """Else a batch would need more text than there is."""
+    _, target, tokenizer = small
+    plan = Plan("lookback", SIZES, replace(target.config, context=2 ** 20), steps=(8,), batch=16)
+    assert KeptTraining(target, plan, 3, kept, tokenizer, tmp_path).size.target.context == TOKENS
 
 
 def test_it_is_trained_as_told(small, tmp_path, monkeypatch):

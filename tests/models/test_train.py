@@ -22,6 +22,7 @@ from rich.console import Console
 
 import train_tiny
 from nanospec.errors import PairError, TextError
+from nanospec.fast import mixed as mixing
 from nanospec.fast.mixed import bfloat16_is_faster
 from nanospec.files.checkpoint import load_pair
 from nanospec.files import packages
@@ -31,6 +32,7 @@ from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt
 from nanospec.theory import acceptance
 from tests.device.pretend import NAME as PRETEND, plugged
+from tests.invented import Clock
 from train_tiny import FILES, SIZES, Stopped, Training, batch_at, grown, learning_rate, written_by
 
 ROOT = Path(__file__).parents[2]
@@ -213,6 +215,20 @@ def test_a_deep_target_begins_as_the_shallow_one_again_and_again():
         layer = re.match(r"blocks\.(\d)", name)
         its = name.replace(f"blocks.{layer[1]}", f"blocks.{int(layer[1]) % 2}") if layer else name
         assert torch.equal(weight, shallow.state_dict()[its]), name
+
+
+@pytest.mark.parametrize("half, faster", [(3, True), (7, False)])
+def test_the_type_that_takes_less_time_is_found_after_a_warm_up(half, faster, monkeypatch):
+    """A product in float32 takes 5 seconds, and the first of either type a hundred more."""
+    clock, seen = Clock(), []
+
+    def product(x, weight):
+        clock.wind((half if x.dtype == weight.dtype == torch.bfloat16 else 5) + 100 * (x.dtype not in seen))
+        seen.append(x.dtype)
+
+    monkeypatch.setattr(mixing, "linear", product)
+    monkeypatch.setattr(mixing, "time", SimpleNamespace(perf_counter=clock))
+    assert bfloat16_is_faster.__wrapped__("cpu") is faster and len(seen) == 12
 
 
 def test_written_texts_have_the_targets_distribution():

@@ -167,6 +167,7 @@ def test_a_step_is_timed_while_all_write(monkeypatch):
         for _ in range(warm_up):
             step()
         server = step.__self__
+        assert server.context == 5000                           # the target's, as where requests are served
         for _ in range(repeats):
             assert not any(request.done for request in server.running) and len(server.running) == 3
             before = [len(request.tokens) for request in server.running]
@@ -175,7 +176,8 @@ def test_a_step_is_timed_while_all_write(monkeypatch):
         return 0.5
     monkeypatch.setattr("nanospec.cli.bench.serve.median_seconds", watched)
     # All four of a round are written.
-    assert step_of_server(TARGET, ModelDrafter(TARGET, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
+    target = small_gpt(5, 2, 1, context=5000)
+    assert step_of_server(target, ModelDrafter(target, 3), 3, [1, 2] * 20) == 0.5 and all(seen) and len(seen) == 8
 
 
 def test_arrivals_are_a_poisson_process():

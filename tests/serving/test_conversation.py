@@ -209,6 +209,20 @@ def test_a_drafter_for_another_vocabulary_is_refused():
         Conversation(small_gpt(4, 1, 1), ModelDrafter(small_learned("prefix", LEARNABLE), 2))
 
 
+@pytest.mark.parametrize("setting", [{"dice": 7}, {"context": "9"}, {"context": 0}], ids=str)
+def test_what_a_conversation_cannot_have_is_named(setting):
+    with pytest.raises(RequestError, match=f"{[*setting][0]} (must be|of 1 or more)"):
+        talk_of("chain", **setting)
+
+
+def test_of_a_first_token_alone_hidden_states_are_of_the_target_s_type():
+    """There are none of them, and what follows is joined to them."""
+    target = small_gpt(4, 3, 9).to(torch.bfloat16)
+    model = LEARNED["eagle"](**small_learned("eagle", LEARNABLE).sizes).to(torch.bfloat16).attach(target)
+    talk = Conversation(target, ModelDrafter(model, 2))
+    assert tokens_of(talk.reply([1], 3)) and talk.drafter.recorded().dtype == torch.bfloat16
+
+
 def test_no_gradient_is_kept():
     talk = talk_of("chain of prefix")
     done = next(talk.reply([1, 2, 3], 10))
@@ -228,12 +242,14 @@ def overflows() -> GPT:
 
 @pytest.mark.parametrize("name", ["suffix", "lookahead", "recycling", "by-survival", "chain", "chain of prefix",
                                   "chain of eagle3"])
-def test_what_an_answer_without_numbers_has_left_is_not_read(name):
+def test_what_an_answer_without_numbers_has_left_is_not_read(name, monkeypatch):
     """Drafts are of different lengths here, and a short one reads slots that a long one has written."""
     target, ids = overflows(), [1, 2, 3, 1, 2, 3, 1, 2]
     kind, _, model = name.partition(" of ")
     draft_model = small_learned(model, target).float() if model else small_gpt(32, 1, 2)
-    talk = Conversation(target, DRAFTERS[kind].make(draft_model, Options(**SETTINGS)), 128)
+    drafter, begun = DRAFTERS[kind].make(draft_model, Options(**SETTINGS)), []
+    talk, begin = Conversation(target, drafter, 128), drafter.begin
+    monkeypatch.setattr(drafter, "begin", lambda text: begun.append(text) or begin(text))
     expected = list(generate(target, ids, 20, temperature=0))
     first = tokens_of(talk.reply([1, 2], 3, temperature=0))
     with pytest.raises(LogitsError):
@@ -243,6 +259,7 @@ def test_what_an_answer_without_numbers_has_left_is_not_read(name):
     assert tokens_of(talk.reply([9], 9, temperature=0)) == list(generate(target, [1, 2, *first, 9], 9, temperature=0))
     talk.go_back(0)
     assert tokens_of(talk.reply(ids, 20, temperature=0)) == expected
+    assert len(begun) == 1                                  # what the drafter had learnt of it may be no number, too
 
 
 def test_what_a_drafter_refuses_is_not_appended():

@@ -9,6 +9,7 @@ import torch
 from nanospec.cache import Cache
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
+from nanospec.model import GPT, Config
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.serving.conversation import Conversation
 from nanospec.serving.request import PIECE
@@ -231,6 +232,19 @@ def test_a_request_for_nothing_is_done_at_once():
     assert request.error is None and not server.running
 
 
+def test_hidden_states_have_the_target_s_type():
+    """Of a prompt of one token there are none, and none must not be of another type than some."""
+    target = small_gpt(5, 2, 1).to(torch.bfloat16)
+    draft_model = small_learned("eagle", TARGET)
+    again = type(draft_model)(**draft_model.sizes).to(torch.bfloat16).attach(target)
+    server, read = Server(target, ModelDrafter(again, 2), 1), []
+    begins = server.drafter.read
+    server.drafter.read = lambda text, rows, hidden: (read.append(hidden.dtype), begins(text, rows, hidden))
+    requests = [server.submit(ids, max_new_tokens=2) for ids in ([1], [1, 2, 3])]
+    served(server, *requests)
+    assert {*read} == {torch.bfloat16} and all(request.error is None for request in requests)
+
+
 def test_an_exception_ends_the_server_and_what_was_done_stays():
     """A drafter that breaks while it reads the third prompt; more of this in test_faults.py."""
     server = server_of(rows=2)
@@ -263,8 +277,21 @@ def test_what_a_row_has_kept_is_no_longer_there_when_it_is_free():
     assert not cache.kv[:, :, 1].any() and cache.kv[:, :, 0].isnan().all()
 
 
+@pytest.mark.parametrize("parts, words", [
+    (["target"], "the target"), ([TARGET, "drafter"], "the drafter"), ([TARGET, None, 1, "rule"], "the rule"),
+    ([TARGET, None, 1, None, 7], "dice")])
+def test_what_is_no_part_of_a_server_is_named(parts, words):
+    parts += [None] * (2 - len(parts))
+    parts[1] = parts[1] or ModelDrafter(DRAFT_MODEL, 3)
+    with pytest.raises(RequestError, match=f"{words} must be"):
+        Server(*parts)
+
+
 def test_a_drafter_that_cannot_draft_for_this_target_is_refused():
     with pytest.raises(RequestError, match="vocabulary"):
         Server(TARGET, ModelDrafter(small_gpt(7, 1, 1)))
     with pytest.raises(RequestError, match="vocabulary|channels"):
         Server(TARGET, ModelDrafter(small_learned("mlp", small_gpt(7, 2, 1))))
+    wider = GPT(Config(5, 96, 2, 32, heads=2, kv_heads=1, hidden=24)).double()
+    with pytest.raises(RequestError, match="hidden states of 32 channels, the target's have 16"):
+        Server(TARGET, ModelDrafter(small_learned("mlp", wider)))

@@ -60,6 +60,12 @@ def test_what_it_expects_is_what_decoding_brings_on_average_over_all_texts(name)
     assert torch.allclose(betas, measured, atol=1e-9)
 
 
+def test_after_each_text_the_bar_is_told():
+    told = []
+    judged(TABLE, DRAFT_MODEL, torch.tensor([[1, 0, 2], [0, 2, 1]]), Sampling(.7), 1, lambda: told.append(1))
+    assert len(told) == 2
+
+
 def test_rounds_by_hand():
     """Two draft tokens, accepted with 1/2 and 1: half of all rounds are of one place, half of three."""
     stood = torch.tensor([[[.5] * 4, [1.0] * 4]], dtype=torch.float64)

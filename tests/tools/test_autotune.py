@@ -2,6 +2,8 @@
 for these.
 """
 
+import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,10 +11,10 @@ import pytest
 import torch
 
 from nanospec.fast import autotune as tuning
-from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, described, fastest, first_layers, set_up,
-                                    setups_of)
+from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, copy_of, described, fastest, first_layers,
+                                    set_up, setups_of)
 from nanospec.fast.announce import announced, unseen
-from nanospec.fast.clock import ClockedDrafter, clocked, draft_seconds, round_seconds
+from nanospec.fast.clock import ClockedDrafter, clocked, draft_seconds, median_seconds, round_seconds
 from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
@@ -51,6 +53,15 @@ def test_first_layers_are_those_of_the_model_and_what_is_made_of_them_is_not(tie
     first_layers(model, torch.bfloat16, 3).embedding.weight.zero_()
     assert torch.equal(logits(model), before) and len(short.blocks) == short.config.layers == 2
     assert all(torch.equal(weight, once) for weight, once in zip(model.parameters(), whole))
+
+
+def test_a_copy_of_a_learned_model_has_its_weights_in_another_type_and_its_target():
+    target = small_gpt(11, 2, 1)
+    model = small_learned("mlp", target)
+    copy = copy_of(model, torch.float32)
+    assert all(torch.equal(kept.float(), weight) and not weight.requires_grad and weight.dtype == torch.float32
+               for kept, weight in zip(model.parameters(), copy.parameters(), strict=True))
+    assert copy.target is target and next(model.parameters()).dtype == torch.float64
 
 
 def test_the_quickest_of_all_tunings_is_taken(model):
@@ -95,6 +106,19 @@ def test_what_a_glance_shows_to_be_hopeless_is_not_measured(model):
 
     assert fastest(model, [torch.float64, torch.float32], [1, 2], seconds, False, glance).threads == 1
     assert tried == [1] * 4 and glanced == [(torch.float64, 1), (torch.float64, 2), (torch.float32, 1)]
+
+
+def test_every_measurement_is_a_step_of_a_bar(model, monkeypatch):
+    @contextmanager
+    def announced(what, at_once=True, steps=0):
+        done = []
+        yield lambda: done.append(1)
+        told.append((what, at_once, steps, len(done)))
+
+    told = []
+    monkeypatch.setattr(tuning, "announced", announced)
+    fastest(model, [torch.float64], [1, 2], lambda copy: 1.0, False, lambda copy: 1.0, 3, "trying")
+    assert told == [("trying", False, 2, 2), ("trying", True, 6, 6)]
 
 
 @pytest.fixture
@@ -152,11 +176,18 @@ def test_setups_are_the_pair_and_with_a_compiler_copies_of_it(threads, monkeypat
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatch, capsys, terminal):
+    class Its(threading.Thread):
+        def join(self, timeout=None):
+            waited_for.append(self.daemon)
+            super().join(timeout)
+
+    waited_for = []
+    monkeypatch.setattr("nanospec.fast.announce.Thread", Its)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     with pytest.raises(KeyboardInterrupt), announced("working"):
         assert "working ..." in capsys.readouterr().err
         raise KeyboardInterrupt
-    assert capsys.readouterr().err == "\r\033[K" * terminal
+    assert capsys.readouterr().err == "\r\033[K" * terminal and waited_for == [True]
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -230,12 +261,30 @@ def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_dra
                                            draft_seconds(heads, context=8, repeats=1)))
 
 
+def test_without_a_draft_model_as_many_calls_are_timed_as_rounds_with_one(monkeypatch):
+    """Two to warm up, and five."""
+    target, calls, call = small_gpt(11, 2, 1), [], GPT.forward
+    monkeypatch.setattr(GPT, "forward", lambda model, tokens, *its, **more: (
+        calls.append(tokens.shape[1]) or call(model, tokens, *its, **more)))
+    assert round_seconds(target, None) > 0 and calls == [5] * 7
+
+
+def test_a_draft_is_timed_after_a_context_that_was_read(monkeypatch):
+    heads, read, reads = Medusa(11, 16, [1], heads=2).double().attach(small_gpt(11, 2, 1)), [], ModelDrafter.read
+    monkeypatch.setattr(ModelDrafter, "read", lambda drafter, text, rows, hidden: (
+        read.append((*rows, hidden.shape, hidden.dtype)), reads(drafter, text, rows, hidden)))
+    draft_seconds(heads, context=8, rows=2, repeats=1)
+    assert read == [(0, 1, (2, 7, 1, 16), torch.float64)]
+
+
 def test_models_that_will_be_compiled_are_measured_so_and_not_packed(threads):
     """A compiler has layouts of its own."""
-    compiled = []
+    compiled, calls = [], []
     target, draft_model = small_gpt(11, 2, 1), small_gpt(11, 1, 2)
-    autotune(target, draft_model, compiler=lambda step, *_: compiled.append(1) or step)
+    autotune(target, draft_model, compiler=lambda step, *_: compiled.append(1) or (
+        lambda kv_length: calls.append(1) or step(kv_length)))
     types = 2 + has_fbgemm(target.device)
+    assert len(calls) == (5 + 12) * len(compiled)
     assert len(compiled) == 4 * types and "packed" not in described(target) + described(draft_model)
 
 
@@ -243,15 +292,16 @@ def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
     """A call of a chain's length on all of them takes the place of a round of one text."""
     target, draft_model, seen = small_gpt(11, 2, 1), small_gpt(11, 1, 2), []
 
-    def seconds(model, tokens=1, rows=1, **_):
-        seen.append((len(model.blocks), tokens, rows))
+    def seconds(model, tokens=1, rows=1, **how):
+        seen.append((len(model.blocks), tokens, rows, *how.items()))
         return 1.0
 
     for name in "step_seconds", "draft_seconds":
         monkeypatch.setattr(tuning, name, seconds)
     monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
     autotune(target, draft_model, rows=6)
-    assert {*seen} == {(2, 1, 6), (2, 5, 6), (1, 1, 6)}
+    few = ("repeats", 3), ("warm_up", 1)
+    assert {*seen} == {(2, 1, 6, *few), (2, 5, 6, *few), (1, 1, 6, *few)}
 
 
 @pytest.mark.parametrize("dtype, rounding, int8", [("auto", False, [False, False]), ("auto", True, [True, True]),
@@ -293,6 +343,16 @@ def test_what_is_done_with_an_item_is_no_part_of_its_time(monkeypatch):
         found.append((item, seconds))
         clock.wind(10)
     assert found == [(1, 1), (2, 2), (4, 4)]
+
+
+def test_a_gpu_is_waited_for_before_and_after_what_is_timed(monkeypatch):
+    """What was asked of it earlier, 8 seconds, is no part of what a draft takes; all that was asked of it in it is."""
+    clock, queue, gpu = Clock(), [8], torch.device("cuda")
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: [clock.wind(queue.pop()) for _ in queue[:]])
+    drafter = ClockedDrafter(SimpleNamespace(propose=lambda *_: queue.append(2)))
+    drafter.propose(SimpleNamespace(tokens=SimpleNamespace(device=gpu)), None, None, 9)
+    assert drafter.seconds == 2 and median_seconds(lambda: queue.append(3), gpu) == 3
 
 
 def test_a_clock_around_a_drafter_hands_over_all_that_it_is_told():

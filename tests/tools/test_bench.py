@@ -146,6 +146,14 @@ def test_alpha_is_that_of_judged_places_and_first_children():
 
 # What is measured
 
+def test_each_setup_is_measured_with_its_compiler(monkeypatch):
+    asked = []
+    monkeypatch.setattr(measuring, "measure", lambda *its, **more: asked.append((*its, more)) or [])
+    measuring.measure_setups([("a", "b", None), ("c", "d", "e")], None, [[1]], lambda *pair: pair, seed=3)
+    assert asked == [(target, draft_model, [[1]], (target, draft_model), {"compiler": compiler, "seed": 3})
+                     for target, draft_model, compiler in (("a", "b", None), ("c", "d", "e"))]
+
+
 def test_a_rows_numbers_agree_with_its_rounds(pair, quick):
     (row, rounds), = measure(*pair, [[1, 2], [3]], [method_of(*pair, gamma=3)], repeats=2, max_new_tokens=30,
                              temperature=0.9)
@@ -508,6 +516,9 @@ def test_draft_models_side_by_side(rows_of, quick, learned, drawn):
     assert drawn("field") > 20_000 and "draft" in "".join(out.splitlines()[:3])
     for row in rows:
         assert f"{row['alpha']:.2f}" in out and f"{row['acceptance_length']:.2f}" in out
+    rows, _ = rows_of("--draft-models", "gpt", "mlp", "--drafters", "lookup", "--prompts", "1", "--gammas", "2",
+                      "--max-new-tokens", "4", "--temperatures", "1")
+    assert [row["drafter"] for row in rows] == ["lookup"]
 
 
 @pytest.mark.parametrize("options", [["--drafters", "tree", "--shape", "2"],
@@ -531,6 +542,21 @@ def test_many_requests_at_once(rows_of, quick, monkeypatch, drawn, rate, counts)
                                                            for way in ("plain", "chain 9", "by-load")]
     assert all(f"{row['tokens_per_s']:.0f}" in out and row["first_p50"] <= row["first_p99"] for row in rows)
     assert drawn("batches") > 5_000
+
+
+def test_every_bar_is_full_in_the_end(weights, pair, quick, monkeypatch, capsys):
+    """Of what rounds cost, and of three turns, each with one request and with two at once; of a measurement, and
+    of what the best tree is chosen by.
+    """
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 100)
+    monkeypatch.setattr(serve, "step_of_server", lambda *_: 1.0)
+    monkeypatch.setattr(serve, "served", lambda *_: SERVED)
+    serve.run([1, 2], weights=weights)
+    measure(*pair, [[1, 2], [3]], [method_of(*pair, gamma=2)], max_new_tokens=4)
+    best_topology(*pair, [[1, 2], [3]])
+    err = capsys.readouterr().err
+    assert err.count(f"[{'.' * 20}]") == err.count(f"[{'#' * 20}]") == 10
 
 
 def test_other_drafters_are_served_without_timing_rounds_first(rows_of, quick, monkeypatch, drawn):
@@ -671,6 +697,7 @@ def test_speed_is_measured_as_told(told, weights):
     assert (setups, tokenizer, texts) == ("setups", pair.tokenizer, held_out_prompts(pair, 6))
     assert [method.name for method in made(*pair[:2])] == ["chain 2, block"]
     assert more == {"seed": 8, "max_new_tokens": 9, "temperature": .7, "what": more["what"]}
+    assert calls[2][3] == texts[:1] and calls[2][5] == {"repeats": 1, "max_new_tokens": 9, "what": "warming up"}
 
 
 def test_transformers_is_asked_as_told(told, weights, tmp_path, monkeypatch):
@@ -688,6 +715,12 @@ def test_transformers_is_asked_as_told(told, weights, tmp_path, monkeypatch):
     here = torch.device("cpu")
     assert calls[1:] == [("their_dtype", "a", here, "float16", {}), (
         "their_writers", ["a"], torch.float16, here, 7, {"temperature": 1, "eos_token_id": [256]}, {})]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_transformers_reads_weights_in_the_data_type_that_it_is_told(transformers, tmp_path, dtype):
+    folder, = beside.write_folders(small_gpt(257, 1, 1), None, tmp_path, 256)
+    assert beside.hf_model(folder, dtype, torch.device("cpu")).dtype == dtype
 
 
 # What is refused. Nothing is loaded for the first list, and nothing measured for the second.
@@ -751,7 +784,7 @@ def test_what_this_pair_cannot_do_is_one_line_before_anything_is_measured(argv, 
 
 
 def test_the_longest_prompt_is_looked_at_before_anything_is_measured(weights, capsys, monkeypatch):
-    monkeypatch.setattr(speed, "prompts_of", lambda *_: ([[1], [1] * 1000, [1]], "three"))
+    monkeypatch.setattr(speed, "prompts_of", lambda *_: ([[2], [1] * 1000, [1]], "three"))
     monkeypatch.setattr(speed, "setups_of", None)
     refused(["--weights", str(weights), "--max-new-tokens", "90", "--drafters", "suffix"], "context", capsys)
 
@@ -780,6 +813,9 @@ def test_help(argv, capsys):
         bench.main([*argv, "--help"])
     said = capsys.readouterr().out
     assert left.value.code == 0 and "usage" in said and not re.search(r"default:\s*(;|$|--)", said)
+    assert ("Without a subcommand: speed." in said) == (not argv)
+    assert ("\n    alpha               how often" in said) == (argv == ["speed"])           # lines stay lines
+    assert ("880 questions in eleven categories" in said) == (argv in (["speed"], ["transformers"]))
 
 
 def test_a_subcommand_is_said_in_one_line_which_ends():

@@ -210,25 +210,27 @@ def test_a_draft_model_of_ones_own(run, model, tmp_path, monkeypatch):
 
 
 def test_every_turn_goes_by_the_rule_that_is_asked_for(run, model, monkeypatch):
-    rules = []
+    """And ends where the model ends it."""
+    asked = []
 
     class Kept(Scripted):
-        def reply(self, *its, rule, **more):
-            rules.append(rule)
+        def reply(self, *its, rule, stop, **more):
+            asked.append((rule, stop))
             return super().reply(*its, **more)
 
     monkeypatch.setattr(Scripted, "tokenizer", load_gguf(model)[1], raising=False)
     monkeypatch.setattr(Scripted, "answers", ["the<|im_end|>", " he<|im_end|>"])
     monkeypatch.setattr(chat, "Conversation", Kept)
-    assert run("He\nthe\n", "--rule", "block")[0] == 0 and rules == [RULES["block"]] * 2
+    assert run("He\nthe\n", "--rule", "block")[0] == 0 and asked == [(RULES["block"], [0, 2])] * 2
 
 
 def test_how_it_is_to_run_reaches_what_finds_the_fastest(run, monkeypatch):
     """What becomes of it there is seen through the demo, which has the same."""
     asked = []
-    monkeypatch.setattr(chat, "tuned", lambda pair, args, keep, **_: asked.append(
-        (args.threads, args.dtype, args.device, args.measure)) or "")
-    assert run("", "--threads", "3", "--measure")[0] == 0 and asked == [(3, "float64", "cpu", True)]
+    monkeypatch.setattr(chat, "tuned", lambda pair, args, keep, **more: asked.append(
+        (args.threads, args.dtype, args.device, args.measure, more)) or "")
+    assert run("", "--threads", "3", "--measure")[0] == 0
+    assert asked == [(3, "float64", "cpu", True, {"rounding": True})]
 
 
 class Scripted(chat.Conversation):
@@ -375,8 +377,12 @@ def test_at_a_terminal_it_goes_on_after_a_question_that_the_template_does_not_ta
     assert status == 0 and "does not take this: no!" in out + err and TOLD.search(out + err)
 
 
-def test_an_answer_longer_than_any_conversation_is_refused_before_anything_is_measured(run, monkeypatch):
+def test_what_cannot_be_is_refused_before_anything_is_measured(run, model, tmp_path, monkeypatch):
+    """An answer longer than any conversation, and a drafter that does not go with the draft model."""
     monkeypatch.setattr(chat, "tuned", None)
+    target = load_gguf(model)[0]
+    save_learned("mlp", small_learned("mlp", target), tmp_path / "own.pt", target)
+    refused(run, "middle model is a GPT", "--draft-model", str(tmp_path / "own.pt"), "--drafter", "stack")
     refused(run, "an answer of up to 30 tokens exceeds a conversation of 30", "--max-new-tokens", "30", "--context",
             "30", "--drafter", "suffix")
 
@@ -552,6 +558,7 @@ def test_a_real_terminal(model):
     text = seen.decode(errors="replace")
     assert "Ctrl-C ends an answer, /new begins anew" in text and "\x1b[" in text and [*model.parent.glob("nanospec/*")]
     assert "tokens per target call" in text and "Traceback" not in text
+    assert "replacement" in text and "rejected" not in text         # which is never shown
 
 
 @pytest.mark.smollm2

@@ -181,6 +181,19 @@ def test_streams_that_are_full_closed_or_no_longer_read(code, more, ends, unbuff
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell")
+def test_what_python_does_not_buffer_is_written_at_once():
+    """Lines on the error stream, and everything where it is told so."""
+    assert in_a_shell("print('a line', file=sys.stderr)\nos._exit(4)") == (4, "", "a line\n")
+    assert in_a_shell("print('a word')\nos._exit(3)", PYTHONUNBUFFERED="1") == (3, "a word\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
+def test_what_was_printed_before_it_was_made_quiet_stays_before():
+    code = "kept, sys.stdout = sys.stdout, sys.__stdout__\nprint('a line')\nquiet()\nprint('a word')"
+    assert in_a_shell(code) == (0, "a line\na word\n", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell")
 def test_what_the_encoding_lacks_is_a_question_mark():
     assert in_a_shell("print('a\u23ceb')", PYTHONIOENCODING="cp1252") == (0, "a?b\n", "")
     assert in_a_shell("print('a\u23ceb', file=sys.stderr)", PYTHONIOENCODING="cp1252") == (0, "", "a\\u23ceb\n")

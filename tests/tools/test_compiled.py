@@ -1,6 +1,7 @@
 """torch.compile: what is compiled writes what is written eagerly, and its distribution is the target's."""
 
 import copy
+import warnings
 from functools import partial
 
 import pytest
@@ -67,6 +68,21 @@ def test_more_kinds_are_compiled_than_the_compiler_would_keep_by_itself():
         add = torch.compile(lambda x, kind: x + len(kind), backend=lambda graph, _: traced.append(1) or graph.forward)
         assert [int(add(torch.zeros(()), "a" * size)) for size in range(12)] == [*range(12)]
     assert len(traced) == 12
+
+
+def test_what_holds_itself_is_gone_through_once():
+    held = [torch.zeros(2)]
+    held.append(held)
+    stay_in_place(held, set())
+    assert held[0]._dynamo_static_input_type == "unguarded"
+
+
+def test_what_the_compiler_warns_of_is_not_for_its_users():
+    with warnings.catch_warnings(record=True) as said, compiling._settings(CPU):
+        warnings.warn("its own affair")
+    assert not said
+
+
 either_backend = pytest.mark.parametrize("backend", ["operations", pytest.param("kernels", marks=pytest.mark.slow)],
                                          indirect=True)
 
@@ -203,12 +219,15 @@ def test_all_but_the_recording_writes_what_an_eager_round_writes(name, monkeypat
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method")            # torch's own, when it loads its compiler
 def test_what_leaves_a_graph_is_a_copy(monkeypatch):
     """A graph writes its next results into the same memory."""
-    buffer = torch.zeros(3)
-    monkeypatch.setattr(compiling, "_inductor", lambda graph, inputs: lambda x: (buffer.copy_(x), None, 7))
+    buffer, heard = torch.zeros(3), []
+    monkeypatch.setattr(torch.compiler, "cudagraph_mark_step_begin", lambda: heard.append("step"))
+    monkeypatch.setattr(compiling, "_inductor", lambda graph, inputs: lambda x: (
+        heard.append("run"), buffer.copy_(x), None, 7)[1:])
     run = compiling._recorded(None, [])
     first, nothing, number = run(torch.ones(3))
     second, *_ = run(torch.full((3,), 2.0))
     assert first.tolist() == [1, 1, 1] and second.tolist() == [2, 2, 2] and (nothing, number) == (None, 7)
+    assert heard == ["step", "run"] * 2
 
 
 @pytest.mark.parametrize("name", ["chain", "tree", "chain of prefix", "chain of eagle3"])

@@ -62,6 +62,8 @@ def test_vllms_metrics(read):
     assert (its.engine, its.drafts, its.drafted) == ("vLLM", 157, 628)
     assert its.length == pytest.approx(1 + 226 / 157) and its.rate == pytest.approx(226 / 628)
     assert its.curve == pytest.approx((98 / 157, 63 / 157, 41 / 157, 24 / 157))
+    its, = read("".join(line + "\n" for line in METRICS.splitlines() if "per_pos" not in line))
+    assert its.curve == () and its.length == pytest.approx(1 + 226 / 157)
     both, = read(METRICS + METRICS.replace('engine="0"', 'engine="1"').replace("} 98.0", "} 101.0").replace(
         "} 226.0", "} 229.0").replace("} 157.0", "} 1.63e+02"))
     assert read(METRICS.replace("157.0", "999999999999999"))[0].drafts == 10 ** 15 - 1
@@ -130,7 +132,7 @@ def test_how_many_drafts_there_were_follows_from_shares(accepted, drafted, share
     """
     its, = read(f"SpecDecoding metrics: Accepted: {accepted} tokens, Drafted: {drafted} tokens, "
                 f"Per-position acceptance rate: {shares}")
-    assert its.drafts == (None if drafts is None else pytest.approx(drafts))
+    assert its.drafts == (None if drafts is None else pytest.approx(drafts)) and its.drafted == drafted
 
 
 def test_sglangs_log(read):

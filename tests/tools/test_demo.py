@@ -306,7 +306,7 @@ def test_the_script_says_so_where_a_text_is_another(odd, tmp_path, monkeypatch, 
     tokens = iter([7 + (i == odd) for i in range(3)])
     monkeypatch.setattr("nanospec.generate.generate", lambda *_: iter([next(tokens, 7)]))
     monkeypatch.setattr("nanospec.speculate.speculate",
-                        lambda *_: iter([Round([4], [-1], [], 7, [next(tokens, 7)], torch.ones(1, 9), torch.zeros(1, 9), 4)]))
+                        lambda *_: iter([Round([4], [-1], [], 7, [next(tokens, 7)], *torch.zeros(2, 1, 9), 4)]))
     runpy.run_path(str(tmp_path / "demo.py"))
     assert "The three texts are NOT the same." in capsys.readouterr().out
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nanospec.errors import RequestError
-from nanospec.judge import doubts, sequential as looking
+from nanospec.judge import doubts, sequential as looking, witnesses
 from nanospec.cli.judge import main
 from nanospec.judge.endpoint import Endpoint, EndpointError
 from nanospec.judge.given import answers
@@ -253,20 +253,20 @@ def test_what_is_said_while_one_waits(monkeypatch):
 
 
 def test_who_waits_for_a_silent_server_can_leave():
-    """An interruption while two wait is heard at once, and no other request begins."""
+    """An interruption while two wait is heard at once, and no other request begins. Nor does the program wait."""
     begun, silent = [], threading.Event()
 
     def interrupted():
         raise KeyboardInterrupt
 
     def draw(number):
-        begun.append(number)
+        begun.append(threading.current_thread().daemon)
         return silent.wait(60) if number > 2 else number
 
     with pytest.raises(KeyboardInterrupt):
         looking.drawn_by(draw, range(9), 2, interrupted)
     silent.set()
-    assert len(begun) <= 5                              # three that answer, and two that wait
+    assert len(begun) <= 5 and all(begun)               # three that answer, and two that wait
 
 
 def test_whatever_ends_a_thread_ends_the_wait():
@@ -341,6 +341,17 @@ def test_if_no_thread_more_can_be_started_the_others_begin_no_other(monkeypatch)
     for thread in started[:2]:
         thread.join()
     assert len(begun) < 1_000
+
+
+def test_every_witness_asks_as_many_at_once_as_was_asked_for(monkeypatch):
+    heard, server = [], Endpoint("http://made.up", [1], 2, {}, at_once=3)
+    for name in "sequential", "judge":
+        monkeypatch.setattr(witnesses, name, lambda *_, at_once=1, **__: heard.append(at_once) or 1 / 0)
+    for ask in (lambda: against_plain(server, server, 9, 0), lambda: against_logprobs(server, 9, 0),
+                lambda: witnesses.against_model(server, TableModel(3, 1), [1], 9, 0)):
+        with pytest.raises(ZeroDivisionError):
+            ask()
+    assert heard == [3, 3, 3]
 
 
 def test_prompts_are_asked_as_many_at_once_as_was_asked_for():

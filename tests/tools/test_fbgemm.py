@@ -1,5 +1,7 @@
 """Weights in float16 and in 8 bits: what is computed. That it is faster is for the clock."""
 
+import warnings
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -8,7 +10,7 @@ from torch import nn
 from nanospec.errors import DeviceError, RequestError
 from nanospec.fast.autotune import Tuning, described, dtypes_of, fastest, set_up, tuning_of, weights_of
 from nanospec.fast.fbgemm import FBGEMMLinear, HalfLinear, use_copies, halve, has_fbgemm
-from nanospec.fast.int8 import Int8Linear, can_quantise, hadamard, quantise, turned
+from nanospec.fast.int8 import Int8Linear, can_quantise, hadamard, quantise, turned, unwarned
 from nanospec.fast.packed import can_pack, pack
 from nanospec.generate import generate
 from nanospec.model import Linear
@@ -27,6 +29,18 @@ both = pytest.mark.parametrize("convert", [pytest.param(halve, marks=halving),
 @pytest.fixture
 def model():
     return small_gpt(97, 3, 1).float().requires_grad_(False)
+
+
+@both
+def test_whatever_type_it_had_it_computes_in_float32(convert):
+    assert {weight.dtype for weight in convert(small_gpt(97, 1, 1)).parameters()} == {torch.float32}
+
+
+def test_what_torch_says_of_its_tensors_of_8_bits_is_not_for_users():
+    """It says so once only, and may have by now."""
+    with warnings.catch_warnings(record=True) as said, unwarned():
+        warnings.warn("what torch says")
+    assert not said
 
 
 @halving

@@ -153,9 +153,21 @@ def test_what_is_compared_with(monkeypatch):
 
 @pytest.mark.parametrize("most, unit", [(9, "total variation"), (8, "of the tokens moved, in the order of p_target")])
 def test_as_many_outcomes_as_are_allowed_are_counted(most, unit, monkeypatch):
-    """Nine texts of two tokens out of three. Four samples are few for each."""
+    """Nine texts of two tokens out of three. Four samples are few for each. That is so whether their distribution is
+    known or not, and what was sampled walked or not.
+    """
+    truth = target_distribution(**ALONE)
     monkeypatch.setattr(judge_file, "MOST_OUTCOMES", most)
     assert judge(ours, samples=4, **ALONE).unit == unit
+    monkeypatch.setattr(judge_file, "_truth", lambda target, ids, new, *_: (truth, new))
+    assert judge(ours, samples=4, **ALONE).unit == unit
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    assert judge(ours, samples=4, **ALONE).unit == unit
+
+
+def test_a_transform_of_1_is_in_the_last_of_the_parts():
+    """Rounding makes one of a right program's."""
+    assert judge_file.uniform([torch.linspace(0, 1, 3_201).double()]).p_value > .9
 
 
 def test_tokens_one_by_one_in_the_order_of_what_the_draft_model_favours():
@@ -357,6 +369,14 @@ def test_what_cannot_be_judged_is_refused(given, said):
     with pytest.raises(RequestError, match=said) as refused:
         judge(ours, **{"target": TABLE, "draft_model": DRAFT_MODEL, "ids": [1], "new": 3} | given)
     assert "\n" not in str(refused.value)
+
+
+def test_a_bug_is_walked_as_long_as_its_beginning_is_within_the_tolerance(monkeypatch):
+    heard = []
+    monkeypatch.setattr(samplers, "walked", lambda sampler, left, again, like, same: heard.append((like, same)))
+    task = {name: value for name, value in TASK.items() if name != "new"}
+    assert not any(same for _, same in samplers.named(bool, {(0, 1): .75, (0, 2): .25}, 1e9, .125, 2, **task))
+    assert heard == [({(0,): 1.0}, .125)] * len(OF_A_CHAIN)
 
 
 def test_the_search_for_a_name_ends_and_one_hears_that_it_is_wrong_before(monkeypatch):

@@ -167,15 +167,26 @@ def test_threads_that_are_asked_for_are_the_only_ones_tried(tried):
 @pytest.mark.parametrize("weights, layers", [(1, 1), (1953, 2), (4000, 3), (10 ** 9, 5)])
 def test_a_look_is_at_as_many_layers_as_have_that_many_weights(monkeypatch, weights, layers):
     """Of five. And the whole model is what runs."""
-    target, looked_at = small_gpt(11, 5, 1).float(), []
+    target, looked_at, how = small_gpt(11, 5, 1).float(), [], []
     assert sum(weight.numel() for weight in target.blocks[0].parameters()) == 1952
     monkeypatch.setattr(prepared, "LOOKED_AT", weights)
-    monkeypatch.setattr(prepared, "fastest", lambda model, *_, **__: looked_at.append(model) or
+    monkeypatch.setattr(prepared, "fastest", lambda model, *_, **more: looked_at.append(model) or how.append(more) or
                         Tuning(torch.bfloat16, 1, 0))
     pair = Pair(target, None, None)
     tuned(pair, as_asked(), keeping(pair, as_asked()))
     assert [model.config.layers for model in looked_at] == [layers] and target.config.layers == 5
     assert looked_at[0].dtype == torch.float32 and target.dtype == torch.bfloat16
+    assert how == [{"glance": tuning.GLANCE, "turns": 1}]
+
+
+def test_a_look_times_a_step_and_a_call_on_a_draft(monkeypatch):
+    asked = []
+    monkeypatch.setattr(prepared, "step_seconds", lambda *its, **more: asked.append((*its, more)) or its[1] / 4)
+    monkeypatch.setattr(prepared, "fastest", lambda model, dtypes, threads, seconds, **_: asked.append(
+        seconds("a copy")) or Tuning(torch.float32, 1, 0))
+    tuned(a_pair(), as_asked(), keeping(a_pair(), as_asked()))
+    how = {"repeats": 2, "warm_up": 1}
+    assert asked == [("a copy", 1, how), ("a copy", 5, how), 1.5]
 
 
 @pytest.mark.parametrize("draft_model", ["gpt", "mlp", "none"])

@@ -14,7 +14,8 @@ from nanospec.probs import residual
 from nanospec.judge.sampler import walked
 from nanospec.judge import verdict as judge_file
 from nanospec.cli.judge import main, parser, report
-from nanospec.judge.other_programs import SECONDS, SINGLE, error_in_a_line, of_transformers, recomputed
+from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_with_transformers, of_transformers,
+                                          recomputed)
 from nanospec.judge.verdict import Verdict, judge
 from nanospec.proof.stats import Off
 from nanospec.proof.walk import distance, target_distribution
@@ -82,7 +83,8 @@ def test_what_it_is_compared_with_is_the_models_own(hf):
 @pytest.mark.parametrize("settings, how", [
     ({}, {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": None}),
     ({"temperature": .7, "top_k": 3, "top_p": .9, "min_p": .1},
-     {"temperature": .7, "top_k": 3, "top_p": .9, "min_p": .1})])
+     {"temperature": .7, "top_k": 3, "top_p": .9, "min_p": .1}),
+    ({"lookup": 6}, {"prompt_lookup_num_tokens": 6, "max_new_tokens": 8})])
 def test_what_it_is_asked_for(hf, monkeypatch, settings, how):
     """Its own default of fifty tokens is never meant."""
     asked = []
@@ -91,6 +93,28 @@ def test_what_it_is_asked_for(hf, monkeypatch, settings, how):
         generation_config) or torch.zeros(1, 4))
     of_transformers(target, [1, 4], 2, **settings)(Dice([5]))
     assert {name: getattr(asked[0], name) for name in how} == how and asked[0].do_sample
+
+
+def test_how_far_it_goes_and_how_it_drafts(hf, monkeypatch):
+    """Two tokens after two. A round may write three more, and each one drafts so many, however unsure it is."""
+    asked, (target, draft_model) = {}, hf[:2]
+    monkeypatch.setattr(type(target), "generate", lambda self, prompt, **more: (
+        asked.update(more) or torch.tensor([[1, 4, 5, 6, 7]])))
+    assert of_transformers(target, [1, 4], 2, draft_model, gamma=3)(Dice([5])).tolist() == [5, 6]
+    how = asked["assistant_model"].generation_config
+    assert (how.num_assistant_tokens, how.assistant_confidence_threshold) == (3, 0.0)
+    assert how.num_assistant_tokens_schedule == "constant" and asked["generation_config"].max_new_tokens == 5
+    assert [bool(asked["stopping_criteria"](torch.zeros(1, length), None)) for length in (3, 4)] == [False, True]
+    assert asked["attention_mask"].tolist() == [[1, 1]] and asked["generation_config"].pad_token_id == 0
+
+
+def test_a_folder_is_read_in_single_precision_and_nothing_is_fetched(transformers, tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("{}")
+    heard, model = [], SimpleNamespace(eval=lambda: "ready")
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained",
+                        lambda folder, **how: heard.append((folder, how)) or model)
+    assert load_with_transformers(tmp_path) == "ready"
+    assert heard == [(tmp_path, {"dtype": torch.float32, "local_files_only": True})]
 
 
 def test_its_assisted_generation_is_right_every_path_walked(hf):

@@ -191,6 +191,11 @@ def test_every_control_has_a_name_and_every_id_is_there_once():
                if tag in ("section", "nav", "table") or attributes.get("role") in ("region", "group"))
 
 
+def test_what_a_browser_could_not_read_is_no_page():
+    with pytest.raises(ValueError):
+        page_of({"speedup": float("nan")})
+
+
 def test_a_page_of_256_tokens_is_small():
     """With a vocabulary as large as ours, hardly any acceptance, and trees: many rounds, each with many nodes. A
     quarter of the tokens, and so at most a quarter of a megabyte.

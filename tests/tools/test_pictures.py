@@ -40,7 +40,7 @@ def drawn(monkeypatch, tmp_path):
     def of(draw, *its, **more):
         draw(*its, **more, path=tmp_path / "a.png")
         (figure, panels), png = made[-1], (tmp_path / "a.png").read_bytes()
-        assert png.startswith(b"\x89PNG") and figure.get_axes() == panels
+        assert png.startswith(b"\x89PNG") and figure.get_axes() == panels and figure.get_suptitle()
         assert [int.from_bytes(png[at:at + 4], "big") for at in (16, 20)] == [
             int(160 * inches) for inches in figure.get_size_inches()]
         return panels

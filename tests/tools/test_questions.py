@@ -18,7 +18,10 @@ from nanospec.errors import RequestError
 from nanospec.files.model_file import save_model
 from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
+from nanospec.generate import generate
+from nanospec.methods.index import method_of
 from nanospec.proof.tables import small_gpt
+from nanospec.speculate import tokens_of
 from tests import small_gguf
 
 BYTES = Tokenizer({bytes([b]): b for b in range(256)})
@@ -86,6 +89,17 @@ def test_an_answer_without_a_text_counts_as_one_token():
     ours, plain = ({"new_tokens": [tokens], "accept_lengths": [tokens], "wall_time": [seconds], "turns": [text]}
                    for tokens, seconds, text in ((3, 2.0, "ab"), (1, 4.0, "")))
     assert asking.numbers_of([ours], [plain], BYTES)["spec_bench_speedup"] == 6
+
+
+def test_a_writer_draws_from_the_seed_that_it_is_given():
+    target, request = small_gpt(257, 2, 2), {"max_new_tokens": 9, "temperature": 1.5}
+    method = method_of(target, None, "lookup", gamma=2)
+    write = asking.make_writers(target, [method], BYTES, request)
+    for seed in 5, 6:
+        told = request | {"seed": seed, "stop": [END]}
+        assert sum(write["plain"]([3, 4], seed), []) == [*generate(target, [3, 4], **told)]
+        assert sum(write["lookup 2"]([3, 4], seed), []) == tokens_of(method.run([3, 4], **told))
+    assert write["plain"]([3, 4], 5) != write["plain"]([3, 4], 6)
 
 
 def test_answers_are_fed_back_and_methods_take_turns(asked, writers):

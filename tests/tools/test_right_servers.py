@@ -23,6 +23,7 @@ from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
 from nanospec.judge.given import answers
 from nanospec.judge.other_programs import Recomputed, special_tokens
+from nanospec.judge.places import place_of
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
 from tests.tools.rare_servers import RARE
@@ -154,10 +155,13 @@ def test_a_reply_may_have_as_many_bytes_as_are_allowed(monkeypatch):
     """Seven, and not one more."""
     monkeypatch.setattr(bounded, "MOST_BYTES", 7)
     sock, sizes = SimpleNamespace(gettimeout=lambda: 3600.0, settimeout=lambda seconds: None), iter([4, 3, 0, 1])
-    reply = bounded.Bounded(SimpleNamespace(readinto=lambda buffer: next(sizes), close=lambda: None), sock)
+    closed = []
+    reply = bounded.Bounded(SimpleNamespace(readinto=lambda buffer: next(sizes), close=lambda: closed.append(1)), sock)
     assert [reply.readinto(bytearray(9)) for _ in range(3)] == [4, 3, 0]
     with pytest.raises(OSError, match="more than 7 bytes"):
         reply.readinto(bytearray(9))
+    reply.close()                                       # and gives the socket back
+    assert closed and reply.closed
 
 
 def test_what_a_server_takes_is_found_out_once_for_all_prompts():
@@ -405,11 +409,18 @@ def test_what_a_parameter_of_its_own_leaves():
     assert least(defaults.Place(0, [0, 1, 2], 0, [.8, .1, .1, 0]), set()) == [True, False, False]       # min_p is .4
     # One of the others is at most as likely as the last that is known: no min_p that leaves it leaves less than these.
     rare = [defaults.Place(token, [0, 1, 2], cell, [.5, .3, .15, .05]) for token, cell in ((0, 0), (9, 3))]
-    assert defaults.narrowest([(0, rare)])(rare[0], set()) == [True, True, True]
+    for places in rare, rare[1:]:
+        assert defaults.narrowest([(0, places)])(rare[0], set()) == [True, True, True]
     odd = [(i, [place[i % 2]]) for i in range(160)]             # half and half are not 5 to 3
     assert not defaults.explains(odd, [], defaults.narrowest(odd))
     assert defaults.never(cut) == [2] and defaults.never(whole) == [] and defaults.unseen(place[0], {1}) == [
         True, False, True]
+
+
+def test_the_likeliest_of_what_is_reported_are_known():
+    """Of two that are as likely the one of the lesser number."""
+    found = place_of(3, {3: .25, 7: .5, 1: .125, 2: .125}, 3)
+    assert (found.known, found.row, found.cell) == ([7, 3, 1], [.5, .25, .125, .125], 1)
 
 
 def test_how_many_tokens_of_its_own_are_left_and_how_many_never_come():
@@ -464,6 +475,14 @@ def test_two_reports_of_one_distribution_are_no_hundredth_apart(monkeypatch, off
         monkeypatch.setattr(doubts, name, lambda *_: False)
     with pytest.raises(EndpointError, match="first token what is 0.012 apart") if apart else nullcontext():
         doubts.of_two(*servers, [("a", "b")] * 99, 0)
+
+
+def test_two_reports_are_compared_by_the_ids_of_tokens():
+    """Several may have one text."""
+    asked, reply = [], {"logprobs": {"top_logprobs": [{"token_id:3": 0.0}]}}
+    server = SimpleNamespace(complete=lambda seed, **more: asked.append((seed, more)) or reply)
+    assert doubts.report(server, 7) == {"token_id:3": 1.0}
+    assert asked == [(7, {"logprobs": 5, "return_tokens_as_token_ids": True})]
 
 
 def test_its_own_defaults_are_looked_for_with_all_that_turns_them_off(monkeypatch):

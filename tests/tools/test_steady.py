@@ -113,6 +113,7 @@ def test_it_is_the_gpt_up_to_the_order_of_sums(ids):
         for a, b in ((logits, same_logits), (hidden, same_hidden), (alone, same_alone)):
             assert torch.allclose(a, b, atol=1e-5)
     assert torch.equal(plain(tokens), model(tokens))
+    assert all(map(torch.equal, plain(tokens, layers=[0, 2], scored=4), model(tokens, layers=[0, 2], scored=4)))
 
 
 @torch.inference_mode()

@@ -1,6 +1,6 @@
 """An answer as it appears: whole characters, and no colour where none can be shown."""
 
-from io import StringIO
+from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
 import torch
@@ -62,6 +62,12 @@ def test_a_pipe_gets_the_text_as_it_was_written(text):
     """A terminal gets what is safe for it."""
     assert shown(console_of(terminal=False), *(round_of(character) for character in text)) == text + "\n"
     assert not {"\r", "\x07", "\v"} & {*shown(console_of(no_color=True), round_of(text))}
+
+
+def test_a_pipe_gets_each_round_at_once():
+    file = TextIOWrapper(BytesIO())
+    Stream(Console(file=file), BYTES.decode).take(round_of("ab", 1))
+    assert file.buffer.getvalue() == b"ab"
 
 
 def test_never_half_a_character():

@@ -227,21 +227,22 @@ def test_transformers_samples_from_all_tokens(temperature, sampling):
     def generate(prompt, streamer, **how):
         said = {name: value for name, value in how.items()
                 if name in ("max_new_tokens", "do_sample", "temperature", "top_k", "top_p")}
-        asked.append((prompt.tolist(), torch.initial_seed(), said))
+        asked.append((prompt.tolist(), how["attention_mask"].tolist(), torch.initial_seed(), said))
         for count in 2, 1, 3:
             streamer.put(torch.zeros(count))
         return torch.tensor([[4, 5, 6, 7, 8, 9]])
 
     write = transformers.hf_writer(SimpleNamespace(device="cpu", generate=generate), 4, temperature, eos_token_id=3)
-    assert write([4, 5], 11) == [[6], [7, 8, 9]]
-    assert asked == [([[4, 5]], 11, sampling | {"max_new_tokens": 4})]
+    assert write([0, 5], 11) == [[6], [7, 8, 9]]                # a token 0 is no padding
+    assert asked == [([[0, 5]], [[1, 1]], 11, sampling | {"max_new_tokens": 4})]
 
 
 def test_the_pace_of_a_server_begins_with_the_first_request(clock, monkeypatch):
     """Of two rows. Requests come at 2 and 2.25; a step takes half a second and writes two tokens of four for each. At
     2.5 two tokens are written, in half a second; later there is no request for every row."""
     class Fake:
-        def __init__(self, *_, **__):
+        def __init__(self, *_, context):
+            assert context == 9
             self.running = []
 
         def submit(self, ids, **settings):

@@ -12,7 +12,7 @@ from rich.console import Console, Group
 from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
 from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, ShownRound, View, legend, note, printable, round_text,
-                                        save_picture, visible)
+                                        save_picture, show_table, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
@@ -140,10 +140,20 @@ def test_nothing_hostile_reaches_the_terminal_or_breaks_the_picture(tmp_path, ca
     assert out == "" and err.count("\n") == 1 and "[red]:smile:[/red] x x" in err and not set(err) & set(HOSTILE)
 
 
-def test_the_picture_loads_nothing(tmp_path):
-    save_picture(lambda console: a_view().panels(console), 80, "title", tmp_path / "a.svg")
+def test_the_picture_loads_nothing_and_has_its_title_and_marks(tmp_path):
+    save_picture(lambda console: a_view().panels(console), 80, "typed", tmp_path / "a.svg")
     svg = (tmp_path / "a.svg").read_text()
     assert "font-face" not in svg and "import" not in svg and not re.search(r"(url\(|href=)['\"]?(?!['\"]?#)", svg)
+    assert ">typed</text>" in svg and "line-through" in svg
+
+
+def test_a_terminal_that_calls_itself_dumb_is_as_wide_as_was_asked_for(tmp_path, monkeypatch, capsys):
+    """As Emacs' is, whose width rich takes for 80 columns."""
+    monkeypatch.setenv("TERM", "dumb")
+    save_picture(lambda console: "a", 124, "typed", tmp_path / "a.svg")
+    assert 'viewBox="0 0 1531 ' in (tmp_path / "a.svg").read_text()                 # 124 of 12.2, and the frame
+    show_table(["", "number"], [["a" * 88, "12345"]], "")
+    assert f"{'a' * 88}  12345" in capsys.readouterr().out
 
 
 def a_tree_round() -> Round:

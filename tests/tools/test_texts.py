@@ -585,6 +585,8 @@ def test_a_server_is_asked_and_judged_as_told(tmp_path, monkeypatch):
     assert asked == ("http://b", "def", 9, {"temperature": 0.0}, "tiny", 2.5, 3) and answered == ("b", ["def"])
     assert judged == (TARGET, TOKENIZER, [Task(TOKENIZER.begin + TOKENIZER.encode("def"), "c", [7])], "float16", DRAFT,
                       True)
+    main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), "http://b", "--prompt", "def"])
+    assert heard[4][2:] == (128, {"temperature": 0.0}, None, 60.0, 8) and heard[7][3] == "bfloat16"
 
 
 def test_from_the_command_line(tmp_path, capsys, monkeypatch):
@@ -623,6 +625,13 @@ def test_a_type_is_compared_with_a_finer_one():
         "float64": "float64", "float32": "float64", "float16": "float32", "bfloat16": "float32", "int8": "float32"}
 
 
+def test_in_8_bits_what_weights_are_multiplied_with_is_rounded_too():
+    """To the next whole number where the greatest is 127; alone, to itself."""
+    part, (one, other, alone) = in_type(TARGET, "int8").head, torch.zeros(3, 1, TARGET.config.channels).bfloat16()
+    one[0, :3], other[0, :3], alone[0, 2] = *torch.tensor([[127, 5.75, .375], [127, 6, 0]]).bfloat16(), .375
+    assert torch.equal(part(one), part(other)) and part(alone).any()
+
+
 # Corners
 
 @pytest.mark.parametrize("tail", [0.0, 9.0])
@@ -645,6 +654,17 @@ def test_what_may_be_another_token_says_nothing_about_how_far_off_a_text_is(monk
 def test_what_is_measured_on_fewer_than_32_places_says_too_little():
     its = [texts.Judged(0, "", Moved(.25, .125, places), [], "float32", TOKENIZER) for places in (31, 32)]
     assert [texts.verdict(one, None, None, [], [], None)[0] for one in its] == [3, 0]
+
+
+def test_a_setting_is_looked_for_in_the_text_that_parts_further_more_often(monkeypatch):
+    """In A twice, in B once, though that is the furthest."""
+    monkeypatch.setattr(texts, "likeliest", lambda *_: kinds.Kind("it was asked so", asked=True))
+    reading = Read([2], torch.zeros(1), torch.zeros(1, 2), torch.zeros(1, 2))
+    each = [Compared("close", (reading, reading), (1, 1), (None, None), 0, behind=behind)
+            for behind in ((.5, .25), (.75, .625), (.125, 1.5))]
+    its = texts.Judged(0, "", Moved(.25, .125, 64), each, "float32", TOKENIZER)
+    assert texts.verdict(its, None, None, [Task([0], [1], [1])] * 3, [], None) == (
+        2, "No verdict: where A parts, rounding hardly explains it, but it was asked so.")
 
 
 def test_eight_differences_are_shown():
@@ -726,6 +746,14 @@ def test_an_end_of_text_for_which_the_model_has_no_row():
     assert torch.equal(found.behind, with_one.behind)
 
 
+def test_a_prompt_is_read_without_logits():
+    """Of a long one they would be more than the weights."""
+    made = []
+    with TARGET.head.register_forward_hook(lambda part, given, out: made.append(out.shape[1])):
+        read(TARGET, PROMPTS[0], [7, 8, 9])
+    assert made == [0, 3]
+
+
 def test_nothing_to_judge_is_refused():
     with pytest.raises(RequestError, match="no pair of texts"):
         judge_texts(TARGET, TOKENIZER, [])
@@ -764,6 +792,8 @@ def test_a_text_in_which_special_tokens_stand_is_cut_into_tokens_there():
     """As those who decode write them; <|endoftext|> of ours, too. A prompt of ours has none."""
     end, ids = TOKENIZER.end_of_text, TOKENIZER.encode("def")
     assert tokens_given([7], "def<|endoftext|>def", TARGET.config, TOKENIZER) == [*ids, end, *ids]
+    longer = SimpleNamespace(special={"<e>": 5, "<e>x": 6}, continued=lambda text: [7])        # the longest one stands
+    assert tokens_given([8], "a<e>x<e>", TARGET.config, longer) == [7, 6, 5]
     assert prompt_of("<|endoftext|>", TOKENIZER) == TOKENIZER.begin + TOKENIZER.encode("<|endoftext|>")
     named = certain("a<end>b", Read([0, 1, 2], torch.zeros(3), torch.tensor([[0, 3], [1, 3], [2, 3]]),
                                     torch.tensor([[0.0, 9.0]] * 3)), [b"a", None, b"b", b"x"], 1.0, {1: "<end>"})
@@ -780,13 +810,13 @@ def test_of_a_line_with_a_text_and_token_ids_the_ids_are_taken(line, found, tmp_
     """As for A and B, and not for a prompt: the ids beside it may be of the answer."""
     heard = []
     monkeypatch.setattr("nanospec.cli.judge.load_pair", lambda *_: (TARGET, None, TOKENIZER))
-    monkeypatch.setattr("nanospec.cli.judge.judge_texts", lambda target, tokenizer, tasks, *_, **__:
-                        heard.extend(tasks) or SimpleNamespace(status=0))
+    monkeypatch.setattr("nanospec.cli.judge.judge_texts", lambda target, tokenizer, tasks, dtype, *_, **__:
+                        heard.extend([*tasks, dtype]) or SimpleNamespace(status=0))
     (tmp_path / "a.jsonl").write_text(line)
     (tmp_path / "p.jsonl").write_text('{"prompt": [9], "text": "one", "tokens": [5, 6]}')
     assert main(["texts", str(checkpoint.WEIGHTS), *[str(tmp_path / "a.jsonl")] * 2, "--prompts",
                  str(tmp_path / "p.jsonl")]) == 0
-    assert heard == [Task([9], found, found)]
+    assert heard == [Task([9], found, found), "bfloat16"]
 
 
 def test_what_a_text_may_have_at_most():
@@ -806,6 +836,17 @@ def test_what_a_line_lacks_and_how_an_address_begins_is_said(tmp_path, capsys):
     for name, said in (str(tmp_path / "a.jsonl"), lacks), ("127.0.0.1:8000", "begins with http://"):
         assert main(["texts", str(checkpoint.WEIGHTS), name, name, "--prompt", "def"]) == 2
         assert said in (err := capsys.readouterr().err) and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("argv, said", [
+    ([], "are required: {transformers,endpoint,function,texts}"),
+    (["texts", str(checkpoint.WEIGHTS), "a", "b"], "--prompt --prompts is required"),
+    (["texts", str(checkpoint.WEIGHTS), "a", "b", "--prompt", "c", "--dtype", "int4"], "--dtype: invalid choice"),
+    (["function", "module:name"], "are required: --target"),
+    (["texts", str(checkpoint.WEIGHTS), "a", "b", "--prompt", "\udcff"], "--prompt: must be UTF-8"),
+    (["texts", "nowhere/at/all", "a", "b", "--prompt", "c"], "TARGET: must be a folder or a .gguf file that is there")])
+def test_what_the_command_needs_is_said_before_anything_is_read(argv, said, capsys):
+    assert main(argv) == 2 and said in (err := capsys.readouterr().err) and err.count("\n") == 1
 
 
 @pytest.mark.parametrize("block", [64, 1])

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kit import contents
@@ -130,6 +131,7 @@ def test_the_command(weights, capsys, monkeypatch, options):
     assert "tokens per target call" in out and "overhead" in out and "for 2" in out and "(lesson:" in out
     assert ("\nalpha" in out) == ("--gamma" in options) and ("\nc " in out) == ("lookup" not in options)
     assert "by these parts" in out and "measured" in out and "measuring" in err and "Traceback" not in err
+    assert f"temperature 0, 2 texts of {12 if '--gamma' in options else 20} tokens, three times" in err
     assert max(map(len, out.splitlines())) <= 100
 
 
@@ -187,6 +189,16 @@ def test_what_was_prepared_is_what_is_measured(weights, monkeypatch):
     assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1
     assert {key: request[key] for key in ("temperature", "top_k", "top_p", "min_p", "seed", "max_new_tokens")} == {
         "temperature": 1.75, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "seed": 11, "max_new_tokens": 29}
+
+
+def test_the_first_run_which_is_slower_is_not_measured(monkeypatch):
+    asked = []
+    method = SimpleNamespace(name="m", drafter="lookup", run=lambda *its, **more: asked.append((*its, more)) or [])
+    made = SimpleNamespace(setups=[(None, None, "c")], method=lambda *_: method, ids=[7], how="here",
+                           request={"temperature": .5, "max_new_tokens": 3, "stop": [1]})
+    monkeypatch.setattr(why, "measure", lambda *_, **__: asked.append("measured") or [(ROW, ROUNDS)])
+    assert why.run(made)[0] == ROW
+    assert asked == [([7], made.request | {"stop": (), "compiler": "c"}), "measured"]
 
 
 def test_texts_are_measured_to_their_length_and_calls_at_their_temperature(weights, monkeypatch):

@@ -211,6 +211,7 @@ def test_what_counters_cannot_tell_is_said(text, options, words, tmp_path, capsy
 
 @pytest.mark.parametrize("options, words", [
     (["--c", ".1"], "--c and --bonus are for --counters"), (["--bonus", "with"], "are for --counters"),
+    (["--bonus", "no"], "--bonus: invalid choice"),
     (["--counters", "list", "--temperature", "1"], "goes with --gamma, --c and --bonus, not --temperature"),
     (["--counters", "nowhere"], "--counters"), (["--counters", "list", "--c", "-1"], "--c")])
 def test_what_does_not_go_together(options, words, tmp_path, monkeypatch, capsys):

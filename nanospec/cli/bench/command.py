@@ -66,7 +66,7 @@ WORDS = {"drafters": "chain, or suffix where there is no draft model", "prompts"
 
 def parser() -> Parser:
     top = Parser(prog="nanospec bench", description=__doc__, epilog="Without a subcommand: speed.")
-    subcommands = top.add_subparsers(required=True, metavar="SUBCOMMAND")
+    subcommands = top.add_subparsers(metavar="SUBCOMMAND")
     for module in SUBCOMMANDS:
         words = str(module.__doc__)
         parameters = signature(module.run).parameters

@@ -160,7 +160,8 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
         table.add_column(name, justify="left" if name in ("", "method") else "right")
     for i, row in enumerate(cells):
         table.add_row(*map(Text, row), style="bold" if bold and bold[i] else "")
-    Console(width=max(console.width, TABLE_WIDTH)).print(table)
+    # On a terminal that calls itself dumb, rich goes by a width only if it has a height, too.
+    Console(width=max(console.width, TABLE_WIDTH), height=console.height).print(table)
     console.print(Text(caption, "table.caption"))
     return ShownTable(columns, cells, caption, bold)
 
@@ -168,8 +169,7 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str,
                  path: Path) -> None:
     """What `draw` makes of a console of this width, as an SVG that needs nothing but itself."""
-    console = Console(record=True, width=width, file=StringIO(), force_terminal=True,
-                      color_system="truecolor", no_color=False)
+    console = Console(record=True, width=width, height=1, file=StringIO(), force_terminal=True)
     console.print(draw(console))
     picture = console.export_svg(title=printable(title), code_format=SVG)
     write_atomically(path, lambda file: file.write(picture.encode()))

@@ -43,7 +43,7 @@ class TreeDraft(Draft):
         b = torch.arange(len(accepted), device=accepted.device)
         on_path = self.ancestors[b, accepted]                                     # (B, n)
         # A parent stands before its children, so the nodes of a path are in order as they stand.
-        return (~on_path).long().argsort(dim=-1, stable=True), on_path.sum(-1) - 1
+        return (~on_path).long().argsort(stable=True), on_path.sum(-1) - 1
 
     def keep(self, cache: Cache, path: Tensor) -> None:
         """Copy slots length + path to length, length + 1, and so on, in every text."""
