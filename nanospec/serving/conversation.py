@@ -140,7 +140,8 @@ class Conversation:
             self.drafter.begin(self.text)
             self.intact = True
         new, layers = prompt[known:-1], self.drafter.layers
-        self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, device=self.text.tokens.device)
+        self.text.tokens[0, :len(prompt)] = torch.tensor(prompt, dtype=torch.int64,
+                                                         device=self.text.tokens.device)
         self.text.length[0], self.cache.length[0] = len(prompt), known
         self.drafter.forget_after(known)
         if new:

@@ -82,7 +82,7 @@ def moved(of_rows: Tensor, rows: Sequence[int], count: int, dim: int = 0) -> Ten
 
 def begin(text: Text, dice: Any, b: int, ids: Sequence[int], seed: int) -> None:
     """A new request in row b: its prompt, and uniforms of its own, as a Dice of this seed."""
-    text.tokens[b, :len(ids)] = torch.tensor(ids, device=text.tokens.device)
+    text.tokens[b, :len(ids)] = torch.tensor(ids, dtype=torch.int64, device=text.tokens.device)
     text.length[b] = len(ids)
     if isinstance(dice, Dice):
         dice.generators[b] = torch.Generator("cpu").manual_seed(check_seed(seed))

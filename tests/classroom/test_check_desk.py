@@ -238,8 +238,8 @@ def test_a_full_disk_is_one_line(at_the_desk, monkeypatch, capsys):
     folder, _ = at_the_desk
     (folder / EXERCISES[1].file).write_text("mine")
 
-    for error, said in ((OSError(28, "No space left on device", "a.csv"), "a.csv could not be written or read: No space "
-                         "left on device"), (OSError("b.csv could not be written: full"),) * 2):
+    for error, said in ((OSError(28, "No space left", "a.csv"), "a.csv could not be written or read: No space left"),
+                        (OSError("b.csv could not be written: full"),) * 2):
 
         def full(path, *_, error=error, **__):
             raise error
