@@ -1,5 +1,5 @@
-"""The mutants that mutate.py plants: one operator, index, name or constant changed, one call left out, the first two
-arguments of one call exchanged.
+"""The mutants that mutate.py plants: one operator, index, name or constant changed, one call or keyword argument left
+out, the first two arguments of one call exchanged.
 
 Left out: what stands outside of functions (constants, defaults, fields of dataclasses), messages of exceptions.
 """
@@ -24,6 +24,9 @@ NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "argmax": "argm
          "cumprod": "cumsum", "minimum": "maximum", "maximum": "minimum"}
 # Functions whose first two arguments may stand in any order.
 SYMMETRIC = {"transpose", "logaddexp", "promote_types", "min", "max", "minimum", "maximum", "acceptance"}
+
+# Arguments of looks and of helps, and devices: without a GPU all is on one.
+UNSEEN = {"help", "metavar", "style", "header_style", "border_style", "color", "label", "fontsize", "markup", "device"}
 
 
 class OfAMutant(Bug):
@@ -155,6 +158,18 @@ class Finder(ast.NodeVisitor):
             if self.source[a:b] != self.source[c:d]:
                 swapped = self.source[c:d] + self.source[b:c] + self.source[a:b]
                 self.change(node, a, d, swapped.decode())
+        self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """It is left out, and a comma beside it."""
+        if node.arg and node.arg not in UNSEEN:
+            start, end = self.span(node)
+            before, after = self.source[:start].rstrip(), self.source[end:].lstrip()
+            if after.startswith(b","):
+                end = len(self.source) - len(after) + 1
+            elif before.endswith(b","):
+                start = len(before) - 1
+            self.change(node, start, end, "")
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:

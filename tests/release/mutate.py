@@ -12,6 +12,8 @@ planted as the zoo plants its bugs, and the tests that run its line run again, t
 What functions have kept (functools.cache) is forgotten before, for it was made by the code as it is; and a test that
 kills has to pass in such a process without a mutant. Survivors are printed, and "not run" those whose line no test
 runs. It is slow, so it runs by hand or before a release. What is changed in the code, mutants.py says.
+
+Run it in a container: without its bounds a student's file that a test invents has removed all of /tmp.
 """
 
 import argparse
