@@ -97,13 +97,13 @@ def test_what_a_model_reads_to_catch_up_is_not_scored():
 
 
 def test_a_drafter_with_a_grammar_reads_what_the_last_round_has_written():
-    """It does not rely on what was drafted: at most all of it, and the token after it."""
+    """It does not rely on what was drafted: at most all of it, and the token after it. Of a prompt the last token."""
     draft_model = Counting(DRAFT_MODEL)
     batch, dice = begun(GrammarDrafter(draft_model, Grammar(torch.zeros(1, 5, dtype=torch.int64)), 3), draft_model)
-    for _ in range(6):
+    for number in range(6):
         batch.round(dice, Sampling())
         first, *others = draft_model.taken()
-        assert first <= 1 + 3 + 1 and others == [1, 1]
+        assert first <= (1 + 3 + 1 if number else 1) and others == [1, 1]
 
 
 def test_after_a_silence_it_reads_what_was_written_meanwhile_once():
