@@ -270,10 +270,13 @@ def test_what_the_best_tree_is_chosen_by(pair, monkeypatch):
 
 
 def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
-    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], ["x" * 638]))     # 640 with both ends
+    """And from as many places, 640 / 7 tokens apart."""
+    text = "".join(map(chr, range(100))) * 7
+    monkeypatch.setattr("nanospec.cli.bench.prompts.read_texts", lambda: ([], [text[:638]]))    # 640 with both ends
     pair = Pair(None, None, BYTES)
     for count in (1, 3, 7, 10):
         assert [len(ids) for ids in held_out_prompts(pair, count)] == [64] * count
+    assert [ids[1] for ids in held_out_prompts(pair, 7)] == [91 * i % 100 for i in range(7)]
     with pytest.raises(RequestError, match="too few for 11 prompts"):
         held_out_prompts(pair, 11)
 

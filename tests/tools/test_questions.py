@@ -201,6 +201,7 @@ BAD = [
     (b'{"messages": [{"role": "system", "content": "a"}]}', "line 1: a question"), (b'{"messages": []}', "line 1: a q"),
     (b'{"messages": ["a"]}', "line 1: a question"),
     (GOOD + json.dumps({"turns": [f"{NOT_FETCHED}\n\nSum up: {{article}}"]}).encode(), "line 2 has no question, but"),
+    (json.dumps({"turns": ["a", NOT_FETCHED]}).encode(), "line 1 has no question, but"),
     (b"", "has no question"), (b"\xef\xbb\xbf \r\n\r\n", "has no question")]
 
 
