@@ -11,6 +11,7 @@ import pytest
 from lessons.check import EXERCISES, progress
 from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.clock import Clock
+from lessons.check.desk import following
 from lessons.check.command import main
 from lessons.check.engine import check
 from lessons.check.seen import Row
@@ -277,6 +278,7 @@ def test_watch_ends_when_all_is_solved(at_the_desk, monkeypatch):
     for number in EXERCISES:
         path = solve(folder, number)
         progress.remember(EXERCISES[number], path.read_bytes(), number != 2)
+    assert following(EXERCISES[ALL]) == EXERCISES[2]                # after the last one comes the first
     code, out = say("2", "--watch")
     assert code == 0 and "All solved." in out and f"{ALL} of {ALL} solved" in out
     assert "All solved" in say()[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lessons.check import catalogue, seeds, variants
+from lessons.check import catalogue, handout, seeds, variants
 from lessons.check.catalogue import ENTRIES, stub
 from lessons.check.command import main
 from lessons.check.handout import LEFT_OUT
@@ -164,6 +164,15 @@ def test_a_name_draws_the_same_again_and_another_name_draws_others(variant, monk
     drawn = ENTRIES[11].answer
     monkeypatch.setattr(seeds, "NAME", "autumn!")
     assert variants.run(ENTRIES[11].answer)["verdicts"]() != variants.run(drawn)["verdicts"]()
+
+
+def test_a_class_copy_knows_its_variant(variant, tmp_path, monkeypatch):
+    variant("autumn")
+    monkeypatch.setattr(handout, "WHOLE", ())
+    monkeypatch.setattr(handout.envelope, "seal", lambda path, texts: sealed.update(texts))
+    sealed: dict[str, str] = {}
+    handout.write(tmp_path / "x")
+    assert sealed["variant"] == "autumn"
 
 
 @pytest.mark.slow

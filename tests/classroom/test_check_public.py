@@ -31,6 +31,21 @@ def test_the_right_round_is_not_off_and_the_others_are():
     assert shown() == names["verdicts"]() and len({*shown().values()}) == len(RULES)
 
 
+def test_a_round_that_changes_its_logits_changes_nobody_elses():
+    """As cold /= T does."""
+    def spoiling(model):
+        def read(text):
+            logits = model(text)
+            kept = logits.clone()
+            logits.zero_()
+            return kept
+        return read
+
+    right_round = names_of_the_answer()["right_round"]
+    assert off_by(lambda target, draft_model, *its: right_round(spoiling(target), spoiling(draft_model), *its),
+                  [3, 4], 0.5, 2) < 1e-12
+
+
 IDEA = """
 from nanospec.idea import speculative_round
 

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from zipfile import ZipFile
 
 import pytest
 import torch
@@ -161,6 +162,11 @@ def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
     (tmp_path / "0000.pt").write_bytes(whole[:len(whole) // 2])
     with pytest.raises(PairError, match="cut short"):
         Kept(tmp_path, target, LAYERS, "random")
+    (tmp_path / "0000.pt").write_bytes(whole)
+    with ZipFile(tmp_path / "0000.pt", "a") as parts:
+        parts.writestr(parts.namelist()[0].partition("/")[0] + "/else", "what torch writes in none")
+    with pytest.raises(PairError, match="or holds no texts"):
+        Kept(tmp_path, target, LAYERS, "random")
 
 
 @pytest.mark.parametrize("of_others", [False, True])
@@ -181,7 +187,8 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch, 
 
     monkeypatch.setattr(command, "written", lambda writer, tokenizer, layers, seed: part(seed))
     monkeypatch.setattr(command, "read", lambda model, ids, layers, number: part(number))
-    monkeypatch.setattr(command, "quick_copy", lambda model, rows: model if rows == AT_ONCE else pytest.fail())
+    monkeypatch.setattr(command, "quick_copy", lambda model, rows: copies.append(rows) or model)
+    copies: list[int] = []                                  # what reads a text need not be quick at writing
     (tmp_path / "text").write_text("a text of many words " * 9000)
     monkeypatch.setattr(command, "to_ids", lambda *_: torch.zeros(4 * AT_ONCE * TOKENS))
     asked = ["lookback", "--weights", str(path), "--out", str(tmp_path / "it"), "--tokens", str(4 * AT_ONCE * TOKENS),
@@ -192,6 +199,7 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch, 
     with pytest.raises(AttributeError):                     # at once after the texts there is no training
         command.main(asked)
     assert stop[-1] == "made" and made == [number if of_others else 7 * 1_000_003 + number for number in range(4)]
+    assert copies == ([] if of_others else [AT_ONCE] * 2)
     assert sorted(file.name for file in (tmp_path / "it" / "texts").iterdir()) == [f"{i:04}.pt" for i in range(4)]
 
 

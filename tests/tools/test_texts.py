@@ -416,6 +416,8 @@ def test_a_text_that_goes_on_after_the_other_ones_end_has_a_bug(a, b, said, by_h
     found = by_hand(Task([1], a, b))
     assert found.verdict.startswith(said), str(found)
     assert found.status == said.startswith("A BUG")
+    if found.status and not isinstance(a, str):
+        assert f"(tokens: {len(a)} in A, {len(b)} in B)" in str(found)              # as they were given
 
 
 def test_who_goes_on_after_an_end_elsewhere_does_not_stop_at_one(by_hand):
