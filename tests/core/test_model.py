@@ -150,6 +150,14 @@ def test_without_layers_there_are_logits_alone(gpt):
     assert isinstance(gpt(tokens(1, 3)), torch.Tensor) and isinstance(gpt(tokens(1, 3), layers=[]), torch.Tensor)
 
 
+def test_what_is_added_to_the_residual_stream_starts_smaller():
+    """Each weight has a standard deviation of .02, what is added one of .02 / sqrt(2 * 3)."""
+    weights = dict(GPT(Config(500, 8, 3, channels=128, heads=2, kv_heads=1, hidden=160)).named_parameters())
+    for name, std in (("blocks.2.attention.out.weight", .00816), ("blocks.0.mlp.down.weight", .00816),
+                      ("blocks.1.mlp.gate_up.weight", .02), ("embedding.weight", .02)):
+        assert weights[name].std().item() == pytest.approx(std, rel=.05)
+
+
 def test_rotation_turns_pairs_half_a_head_apart():
     """Position t turns (x_i, x_{i+D/2}) by t * 10000^(-2i/D); at t = 1, i = 0 by one radian."""
     rope = rope_table(3, 4, 1e4, torch.float64, "cpu")

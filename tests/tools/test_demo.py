@@ -20,11 +20,11 @@ from rich.console import Console, Group
 from nanospec.cli import prepared, demo
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.command import HOW_MANY
-from nanospec.cli.options import MIN_P, TEMPERATURE, TOP_P, file, whole_number
+from nanospec.cli.options import DRAFT_MODEL, MIN_P, TEMPERATURE, TOP_P, default_in_words, file, whole_number
 from nanospec.cli.show.terminal import View, legend
 from nanospec.fast.autotune import Setup
 from nanospec.files.model_file import save_learned, save_model
-from nanospec.files.checkpoint import load_pair
+from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.tokenizer import Tokenizer
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
@@ -290,7 +290,23 @@ def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path,
         assert status == 0 and err.count("\n") == 1 and events[0] == "look"
 
 
-def test_the_ends_of_what_options_take():
+def test_how_many_tokens_are_drafted_where_no_number_is_asked_for(run, tmp_path):
+    for drafter, gamma in ("chain", 4), ("lookup", 8):
+        assert run("--drafter", drafter, "--json", str(tmp_path / "a.json"))[0] == 0
+        assert json.loads((tmp_path / "a.json").read_text())["gamma"] == gamma
+
+
+def test_a_default_in_words():
+    """None of what no terminal could show, nor of what is none; and a pair by what it is."""
+    assert [*map(default_in_words, (4, .5, "block", (1, 2), WEIGHTS, None, False, "a\nb"))] == [
+        "4", "0.5", "block", "1 2", "the pair that ships", "", "", ""]
+
+
+def test_the_ends_of_what_options_take(tmp_path):
+    (tmp_path / "a.txt").touch()
+    for name in str(tmp_path / "a.txt"), str(tmp_path / "a.pt"):            # no weights, and not there
+        with pytest.raises(ArgumentTypeError):
+            DRAFT_MODEL(name)
     assert [MIN_P("0"), MIN_P("1"), TOP_P("1"), TEMPERATURE("0")] == [0, 1, 1, 0]
     assert [HOW_MANY("1"), HOW_MANY("1000000000")] == [1, 10 ** 9]
     for many in "0", "1000000001":

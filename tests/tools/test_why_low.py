@@ -144,6 +144,7 @@ def test_the_best_length():
     assert best_length([.1, .01], .2) == (0, 1)
     its = Counters("SGLang", 1.75)
     assert curve_of(its, 2) == pytest.approx((.5, .25)) and curve_of(its, 0) == ()
+    assert curve_of(Counters("SGLang"), 2) == ()                            # nothing was printed
     assert curve_of(counted([.5, .25], 50), 0) == (.5, .25) and curve_of(counted([.5, .25], 49), 0) == ()
     assert curve_of(counted([.5, .25], length=1.9), 0) == ()
 
