@@ -817,6 +817,8 @@ def test_help(argv, capsys):
     said = capsys.readouterr().out
     assert left.value.code == 0 and "usage" in said and not re.search(r"default:\s*(;|$|--)", said)
     assert ("Without a subcommand: speed." in said) == (not argv)
+    assert ("default: chain, or suffix where there is no draft model" in " ".join(said.split())) == (
+        argv in (["speed"], ["transformers"]))
     assert ("\n    alpha               how often" in said) == (argv == ["speed"])           # lines stay lines
     assert ("880 questions in eleven categories" in said) == (argv in (["speed"], ["transformers"]))
 

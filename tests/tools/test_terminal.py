@@ -11,8 +11,8 @@ from rich.console import Console, Group
 
 from nanospec.cli.launch import command
 from nanospec.cli.show.steps import WatchedDice, chart, judged, step_text
-from nanospec.cli.show.terminal import (REJECTED, REPLACEMENT, ShownRound, View, legend, note, printable, round_text,
-                                        save_picture, show_table, visible)
+from nanospec.cli.show.terminal import (BONUS, REJECTED, REPLACEMENT, ShownRound, View, legend, note, printable,
+                                        round_text, save_picture, show_table, visible)
 from nanospec.methods.index import DRAFTERS, method_of
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
@@ -163,6 +163,8 @@ def a_tree_round() -> Round:
 
 def test_a_tree_shows_what_was_tried_and_what_was_rejected():
     done = a_tree_round()
+    bonus = a_round("ab", [1, 2], "c")
+    assert [round_text(one, decode).spans[-1].style for one in (done, bonus)] == [REPLACEMENT, BONUS]
     assert round_text(done, decode).plain == "bd|ex" and [chr(x) for x in done.rejected] == ["d", "e"]
     coins = [(.9, .5), (.1, .5), (0., 0.), (.9, .5), (.8, .5)]
     text = printed(lambda console: step_text(1, done, coins, decode), 100)
