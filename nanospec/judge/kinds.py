@@ -79,7 +79,7 @@ def likeliest(target: Any, cases: Sequence[Case], beyond: float, tokenizer: Any,
                 break
     if penalties:
         return Kind(f"{' or '.join(penalties)} would do it, too, which a request or a "
-                    "generation_config.json may name", asked=True, exact=True)
+                    "generation_config.json may name", asked=True)
     for name, prompt_of in prompts(tokenizer):
         if explains(lambda case: fits(case, prompt_of(case.prompt))):
             return Kind(f"it reads the prompt {name}, or was asked so", exact=True)

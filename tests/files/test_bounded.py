@@ -88,12 +88,14 @@ def test_nobody_waits_for_it_for_ever(monkeypatch, capsys):
 
 def test_who_has_answered_in_time_is_not_ended_later_and_who_is_ended_keeps_nothing_open(monkeypatch):
     process, heard = bounded.Process(), []
-    monkeypatch.setattr(threading, "Timer", lambda seconds, end: SimpleNamespace(
-        start=lambda: heard.append("started"), cancel=lambda: heard.append("cancelled")))
+    timer = SimpleNamespace(start=lambda: heard.append(f"started, {timer.daemon = }"),
+                            cancel=lambda: heard.append("cancelled"))
+    monkeypatch.setattr(threading, "Timer", lambda seconds, end: timer)
     process.start()
     running = process.running
     process.end()
-    assert heard == ["started", "cancelled"] and running.returncode and running.stdin.closed and running.stdout.closed
+    assert heard == ["started, timer.daemon = True", "cancelled"]        # an exit does not wait for it
+    assert running.returncode and running.stdin.closed and running.stdout.closed
 
 
 def test_what_it_says_when_it_ends_is_not_shown(capfd):

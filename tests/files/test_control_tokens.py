@@ -44,7 +44,7 @@ def test_tokens_that_one_file_alone_knows(tmp_path, where):
     """In a chat each is one token, and the last ends an answer. A user who types them writes characters."""
     made = engine(plain=CHATML[1:] if where.startswith("not") else ())
     told = {str(i): {"content": name, "special": True} for i, name in enumerate(CHATML, 256)}
-    folder_of(tmp_path, made, eos_token="<|im_end|>", **{"added_tokens_decoder": told} if where[6] == "t" else {})
+    folder_of(tmp_path, made, eos_token="<|im_end|>", **{"added_tokens_decoder": told} if where[-1] == "r" else {})
     if where == "added_tokens.json":
         (tmp_path / where).write_text(json.dumps({name: i for i, name in enumerate(CHATML, 256)}))
     tokenizer = FolderTokenizer.load(tmp_path)
@@ -67,6 +67,17 @@ def test_a_token_of_the_vocabulary_that_ends_a_turn_is_no_text(tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps(made))
     tokenizer = FolderTokenizer.load(tmp_path)
     assert tokenizer.encode_special("<|im_end|>") == [257] and 257 not in tokenizer.encode("<|im_end|>")
+
+
+@pytest.mark.parametrize("name, added, special", [("halt", True, True), ("<halt>", False, True),
+                                                  ("halt", False, False)])
+def test_a_token_that_is_named_is_no_text_if_it_was_added_or_looks_like_one(tmp_path, name, added, special):
+    folder_of(tmp_path, engine(plain=[name] * added), pad_token=name, chat_template="x")
+    if not added:
+        made = json.loads((tmp_path / "tokenizer.json").read_text())
+        made["model"]["vocab"] |= {CHATML[0]: 256, name: 257}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    assert (FolderTokenizer.load(tmp_path).special.get(name) == 257) == special
 
 
 @pytest.mark.parametrize("special", [True, False])

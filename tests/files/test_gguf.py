@@ -165,6 +165,17 @@ def test_special_tokens_that_end_a_turn_are_known_by_their_texts(tmp_path, monke
     assert tokenizer.end_of_text == 2 and tokenizer.ends == {1, 2}
 
 
+def test_of_tokens_with_a_wrong_type_one_that_ends_a_turn_is_special_if_no_one_writes_it_by_accident(tmp_path,
+                                                                                                   monkeypatch):
+    ends = ["<|eot_id|>", "<|think|>", "[EOT]", "</s>"]
+    monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-5], *ends, "he"])
+    monkeypatch.setattr("tests.small_gguf.MERGES", ["h e"])
+    write(tmp_path / "a.gguf", template=None)
+    _, tokenizer = load_gguf(tmp_path / "a.gguf")
+    assert [text in tokenizer.special for text in ends] == [True, False, False, False]
+    assert tokenizer.ends == {0, 2, len(PIECES) - 5}
+
+
 def test_its_chat_template(tmp_path):
     """In a chat special tokens are special; a file without a template has no chat."""
     write(tmp_path / "a.gguf")

@@ -4,6 +4,7 @@ import pickle
 import struct
 import zipfile
 from collections import OrderedDict
+from fractions import Fraction
 from io import BytesIO
 
 import pytest
@@ -89,6 +90,13 @@ def test_it_is_looked_at_before_anything_is_made(tmp_path, monkeypatch):
     with pytest.raises(PairError, match="its list of tensors has 1,048,577 bytes"):
         load_saved(path)
     assert made == []
+
+
+def test_torch_makes_nothing_but_tensors_even_of_what_nobody_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr("nanospec.files.model_file.check_parts", lambda *_: None)
+    torch.save({"a": Fraction(3, 7)}, tmp_path / "a.pt")
+    with pytest.raises(PairError, match="is no checkpoint: Weights only load failed"):
+        load_saved(tmp_path / "a.pt")
 
 
 def test_as_many_parts_and_bytes_as_there_may_be(tmp_path, monkeypatch):

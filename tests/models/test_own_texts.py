@@ -4,6 +4,7 @@ import re
 import shlex
 import shutil
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from zipfile import ZipFile
@@ -150,7 +151,7 @@ def test_texts_of_others_are_read_in_windows(small):
         read(target, ids, LAYERS, part=3, rows=3, tokens=10)
 
 
-def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
+def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path, monkeypatch):
     _, target, _ = small
     again = Kept(kept.folder, target, LAYERS, "random")
     assert len(again.parts) == 3 and all(torch.equal(a, b) for a, b in zip(again.rows(1, slice(2, 5)),
@@ -166,6 +167,10 @@ def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path):
     with ZipFile(tmp_path / "0000.pt", "a") as parts:
         parts.writestr(parts.namelist()[0].partition("/")[0] + "/else", "what torch writes in none")
     with pytest.raises(PairError, match="or holds no texts"):
+        Kept(tmp_path, target, LAYERS, "random")
+    monkeypatch.setattr("training.kept.check_parts", lambda *_: None)
+    torch.save(torch.load(kept.folder / "0000.pt") | {"more": Fraction(3, 7)}, tmp_path / "0000.pt")
+    with pytest.raises(PairError, match="or holds no texts"):               # torch makes tensors alone
         Kept(tmp_path, target, LAYERS, "random")
 
 

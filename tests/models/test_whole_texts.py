@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nanospec.fast.whole_texts import QUERIES, read_whole
+from nanospec.fast.whole_texts import QUERIES, Sliced, read_whole
 from nanospec.model import GPT, Config
 
 
@@ -24,6 +24,13 @@ def test_slices_of_queries_give_the_same_logits_and_gradients(heads, kv_heads, l
         found.append([logits, *(weight.grad for weight in model.parameters())])
     for one, other in zip(*found):
         torch.testing.assert_close(one, other)
+
+
+def test_slices_are_what_is_learnt_from(monkeypatch):
+    read, attend = [], Sliced.attend
+    monkeypatch.setattr(Sliced, "attend", lambda call, layer, *rest: read.append(layer) or attend(call, layer, *rest))
+    read_whole(GPT(Config(23, 64, layers=2, channels=8, heads=2, kv_heads=1, hidden=12)), torch.tensor([[5, 11, 7]]))
+    assert read == [0, 1]
 
 
 def test_where_nothing_is_learnt_the_model_reads_by_itself():

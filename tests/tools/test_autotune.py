@@ -5,6 +5,7 @@ for these.
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
+from io import BytesIO, TextIOWrapper
 from types import SimpleNamespace
 
 import pytest
@@ -137,6 +138,16 @@ def test_threads_that_are_asked_for_are_those_of_the_pair(threads, count, monkey
     assert torch.get_num_threads() == count
 
 
+@pytest.mark.parametrize("asked, compiler, counts", [(None, None, []), (None, 1, [2]), (3, None, [3]), (3, 1, [3])])
+def test_all_numbers_of_threads_are_tried_if_none_is_asked_for_and_nothing_is_compiled(threads, monkeypatch, asked,
+                                                                                       compiler, counts):
+    tried = []
+    monkeypatch.setattr(tuning, "convert", lambda model, dtypes, threads, *_: tried.append(threads))
+    torch.set_num_threads(2)
+    autotune(small_gpt(11, 3, 1), None, "float32", asked, compiler)
+    assert tried == [counts]
+
+
 def test_tuned_models_decode(threads, capsys):
     target, draft_model = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
     words = autotune(target, draft_model, "float32")
@@ -188,6 +199,16 @@ def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatc
         assert "working ..." in capsys.readouterr().err
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "\r\033[K" * terminal and waited_for == [True]
+
+
+def test_a_terminal_that_keeps_what_has_no_end_of_line_is_told_at_once(monkeypatch):
+    shown = BytesIO()
+    kept = TextIOWrapper(shown, write_through=False)
+    kept.isatty = lambda: True
+    monkeypatch.setattr("sys.stderr", kept)
+    with announced("working"):
+        assert shown.getvalue() == b"\r\033[Kworking ..."
+    assert shown.getvalue() == b"\r\033[Kworking ...\r\033[K"
 
 
 @pytest.mark.parametrize("terminal", [True, False])

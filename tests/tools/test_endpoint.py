@@ -315,6 +315,15 @@ def test_a_reply_has_as_many_tokens_as_this_request_asked_for():
         endpoint._ask({}, 7, {})
 
 
+@pytest.mark.parametrize("written, ended, says", [
+    (3, "length", True), (3, None, True), (None, "length", True), (None, None, False)])
+def test_a_length_is_said_by_a_number_or_by_how_a_text_ended(written, ended, says):
+    endpoint = Endpoint("http://made.up", [1, 2], 3, {})
+    for again in (written, ended), (3, "length"):               # of one that does not say it no other does
+        endpoint._look_at_length({"text": "a", "finish_reason": again[1]}, {"completion_tokens": again[0]}, 3)
+    assert endpoint.says_length == says
+
+
 def test_three_tokens_may_have_three_thousand_characters():
     endpoint = Endpoint("http://made.up", [1, 2], 3, {})
     endpoint._look_at_length({"text": "a" * 3_000}, None, 3)

@@ -477,6 +477,32 @@ def test_two_reports_of_one_distribution_are_no_hundredth_apart(monkeypatch, off
         doubts.of_two(*servers, [("a", "b")] * 99, 0)
 
 
+@pytest.mark.parametrize("one, other, says, said", [
+    ("d", "e", (True, True), None), ("bd", "be", (True, True), None), ("d", "fe", (True, True), None),
+    ("bd", "e", (True, True), "one repeats the end of the prompt"), ("d", "e", (False, False), None),
+    ("d", "fe", (True, False), "do not say how many tokens they wrote")])
+def test_where_the_texts_of_two_servers_begin_and_how_long_they_are(one, other, says, said, monkeypatch):
+    """After "cab". The first reports on its first token, and the other does not."""
+    servers = [SimpleNamespace(prompt_tokens=3, declined=[], prompt="cab", says_length=its, report=report)
+               for its, report in zip(says, ({"a": .5, "b": .25}, None))]
+    monkeypatch.setattr(doubts, "report", lambda server, seed: server.report)
+    for name in "takes", "changes", "of_itself":
+        monkeypatch.setattr(doubts, name, lambda *_: False)
+    with pytest.raises(EndpointError, match=said) if said else nullcontext():
+        doubts.of_two(*servers, [(one, other)] * 99, 0)
+
+
+def test_a_penalty_is_taken_if_it_changes_the_text_at_temperature_0():
+    def complete(seed, **more):
+        if "repeat_penalty" in more:
+            raise EndpointError("it knows no such word")
+        return {"text": "xyx" if more.get("presence_penalty") == 2 else "xxx"}
+
+    server = SimpleNamespace(new=3, complete=complete)
+    assert [doubts.changes(server, name, 5) for name in (
+        "presence_penalty", "frequency_penalty", "repeat_penalty")] == [True, False, False]
+
+
 def test_two_reports_are_compared_by_the_ids_of_tokens():
     """Several may have one text."""
     asked, reply = [], {"logprobs": {"top_logprobs": [{"token_id:3": 0.0}]}}
@@ -499,3 +525,13 @@ def test_its_own_defaults_are_looked_for_with_all_that_turns_them_off(monkeypatc
     server.declined = ["min_p"]
     doubts.of_itself(server, 5)
     assert asked == [({}, None, 5)] and (server.settings, server.declined) == ({"top_k": 3}, ["min_p"])
+
+
+@pytest.mark.parametrize("prompt, had", [([4, 1], [4, 1]), ("ab", ())])
+def test_its_own_penalty_may_be_on_the_prompt_if_its_tokens_are_known(prompt, had, monkeypatch):
+    asked = []
+    monkeypatch.setattr(doubts, "reported", lambda server, seed: [seed])
+    monkeypatch.setattr(doubts, "CONTROL", 2)
+    monkeypatch.setattr(doubts, "of_settings", lambda server, drawn, ids: asked.append((drawn, ids)))
+    doubts.of_itself(Endpoint("http://x", prompt, 3, {}, at_once=1), 5)
+    assert asked == [([(0, [5]), (1, [6])], had)]

@@ -742,6 +742,18 @@ def test_a_text_that_begins_with_its_prompt_is_no_bug(tokens, begins, monkeypatc
         assert found.asked and found.words.startswith("it begins with its prompt")
 
 
+def test_whether_a_penalty_counts_the_prompt_is_said(monkeypatch):
+    """The number is the middle one of those that would do: of .5, .55 and .6, and of .95, 1 and 1.05."""
+    bounds = {("frequency", False): (2, 1), ("frequency", True): (.48, .62),
+              ("presence", False): (.93, 1.07), ("presence", True): (1.3, 1.4)}
+    monkeypatch.setattr(kinds, "subtracted", lambda *_: bounds)
+    monkeypatch.setattr(kinds, "read", lambda *_: Read([], torch.ones(1), torch.zeros(0), torch.zeros(0)))
+    case = Case([0], Read([5, 6], *torch.zeros(3, 2)), [])
+    found = likeliest(None, [case], .1, SimpleNamespace(begin=[], ends=set()))
+    assert found.asked and found.words.startswith(
+        "a frequency penalty of 0.55 that counts the prompt's tokens or a presence penalty of 1 would do it, too")
+
+
 def test_an_end_of_text_for_which_the_model_has_no_row():
     """A folder may name such a one beside another."""
     found, with_one = (read(TARGET, PROMPTS[0], [7, 8], ends) for ends in ([1], [1, TARGET.config.vocab_size]))
