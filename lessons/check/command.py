@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
               "answers, is written by --handout FOLDER in a whole clone", file=sys.stderr)
         return 2
     args = arguments(argv)
-    console = Console(width=max(Console().width, WIDTH), highlight=False)
+    window = Console()          # on a terminal that calls itself dumb, a width counts only with a height
+    console = Console(width=max(window.width, WIDTH), height=window.height, highlight=False)
     try:
         return done(args, console)
     except OSError as error:                # a full disk, a folder that may not be written to

@@ -12,7 +12,6 @@ here. docs/SCALING.md says how to go on.
 
 from collections.abc import Sequence
 
-
 from nanospec.cli.launch import Parser, command
 from nanospec.errors import RequestError
 from nanospec.files.checkpoint import WEIGHTS, load_pair

@@ -45,10 +45,8 @@ def of_settings(endpoint: Endpoint, drawn: Drawn, ids: Sequence[int]) -> None:
 def narrowest(drawn: Drawn) -> Leaves:
     """The narrowest top_k, top_p and min_p that leave all that was drawn."""
     places = [place for _, text in drawn for place in text]
-    known = [place for place in places if place.cell < len(place.known)]
-    top_k = max((place.cell + 1 for place in known), default=0)
-    if len(known) < len(places):
-        top_k = max(len(place.known) for place in places)
+    others = any(place.cell >= len(place.known) for place in places)
+    top_k = max(len(place.known) if others else place.cell + 1 for place in places)
     top_p = max(sum(place.row[:place.cell]) for place in places) + 1e-9
     # One of the others is at most as likely as the last that is known.
     min_p = min(place.row[min(place.cell, len(place.known) - 1)] / place.row[0]

@@ -35,8 +35,8 @@ class Case(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """words: what it is. asked: whether it is no bug, but a setting of right programs. exact:
-    whether with it nothing is off.
+    """words: what it is. asked: whether it is no bug, but a setting of right programs. exact: of
+    what may be a bug, whether with it nothing is off.
     """
 
     words: str

@@ -234,6 +234,15 @@ def test_watch_looks_at_the_next_though_both_were_saved_in_one_moment(at_the_des
     assert code == 130 and out.count("solved.") == 1 and "exercise 3:" in out and "nothing there yet" in out
 
 
+def test_a_terminal_that_calls_itself_dumb_has_lines_as_long_as_others(at_the_desk, monkeypatch):
+    """As Emacs', whose width rich takes for 80 columns. What an exercise takes is told in lines of up to 96."""
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")              # what is written to is a terminal
+    monkeypatch.delenv("LINES")                         # else there is a height
+    lines = at_the_desk[1]("--list")[1].splitlines()
+    assert 80 < max(len(line) for line in lines if line.startswith(" " * 16)) <= 96
+
+
 def test_a_full_disk_is_one_line(at_the_desk, monkeypatch, capsys):
     """And what was written in the exercise is kept beside it."""
     folder, _ = at_the_desk

@@ -150,6 +150,8 @@ def test_the_picture_loads_nothing_and_has_its_title_and_marks(tmp_path):
 def test_a_terminal_that_calls_itself_dumb_is_as_wide_as_was_asked_for(tmp_path, monkeypatch, capsys):
     """As Emacs' is, whose width rich takes for 80 columns."""
     monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")              # what is written to is a terminal
+    monkeypatch.delenv("LINES")                         # else there is a height
     save_picture(lambda console: "a", 124, "typed", tmp_path / "a.svg")
     assert 'viewBox="0 0 1531 ' in (tmp_path / "a.svg").read_text()                 # 124 of 12.2, and the frame
     show_table(["", "number"], [["a" * 88, "12345"]], "")

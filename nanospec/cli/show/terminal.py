@@ -169,6 +169,7 @@ def show_table(columns: Iterable[str], cells: Sequence[Sequence[str]], caption: 
 def save_picture(draw: Callable[[Console], RenderableType], width: int, title: str,
                  path: Path) -> None:
     """What `draw` makes of a console of this width, as an SVG that needs nothing but itself."""
+    # The height counts for nothing, and is there as in `show_table`.
     console = Console(record=True, width=width, height=1, file=StringIO(), force_terminal=True)
     console.print(draw(console))
     picture = console.export_svg(title=printable(title), code_format=SVG)
