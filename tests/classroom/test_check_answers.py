@@ -10,8 +10,9 @@ import re
 import pytest
 
 from lessons.check import EXERCISES, pairs, seeds
+from lessons.check import ex09_how_fast as ex09
 from lessons.check.catalogue import ANSWERS, LONGEST
-from lessons.check.engine import check
+from lessons.check.engine import Functions, check
 from lessons.check.naming import OWN_RANDOMNESS, own_randomness
 
 LOSSLESS = "speed, not truth"
@@ -73,6 +74,9 @@ RIGHT = [
     (3, "def accept_or_replace(x, p_target, q_draft, dice):\n    a = min(1.0, float(p_target[x] / q_draft[x]))\n"
         "    w = (p_target - q_draft).clamp(min=0)\n    w = w * ((1 - a) / w.sum() if w.sum() > 0 else 0)\n"
         "    w[x] += a\n    return dice.pick(w)\n"),
+    (2, "from pathlib import Path\n\nHERE = Path(__file__).parent\n\n\ndef total_variation(one, other):\n"
+        "    print('\\udcff')\n    return (one - other).abs().sum() / 2\n\n\n"
+        "if __name__ == '__main__':\n    total_variation(1, 2)\n"),
     (4, residual("(p_target - q_draft).abs().sum(-1, keepdim=True) / 2")),
     (8, warp(last="(x - x.logsumexp(-1)).exp()")), (8, warp("logits.log_softmax(-1) / temperature")),
     (8, warp(mask="torch.finfo(torch.float32).min")),
@@ -98,6 +102,19 @@ RIGHT = [
 def test_what_is_right_passes_however_it_is_written(told, number, source):
     found = told(number, source)
     assert found.failure is None, found.failure[1]
+
+
+@pytest.mark.parametrize("gamma, off", [(1, False), (3, False), (0, True), (4, True)])
+def test_of_gammas_that_are_as_good_any_is_right(gamma, off):
+    """Where nothing is accepted, and neither drafts nor longer calls cost anything."""
+    found = ex09.seen_best(Functions(best_gamma=lambda *_: gamma), "", ex09.flat, 3, [(0., 0.)])
+    assert bool(found.differences()) == off
+
+
+def test_a_gamma_that_is_worse_by_a_hair_is_wrong():
+    """1.5 tokens in the time of 1.5, or 1.75 in that of a hair more than 1.75."""
+    found = ex09.seen_best(Functions(best_gamma=lambda *_: 2), "", {2: 1.5, 3: 1.75 + 1e-9}.get, 2, [(.5, 0.)])
+    assert found.differences()
 
 
 @pytest.mark.parametrize("mark, end, coding", [("\ufeff", "\n", "utf-8"),
@@ -130,6 +147,7 @@ WRONG = [
                f"    return int({token}[(e > u * e[-1]).nonzero()[0]])"), name) for how, token, name in (
         ("", "i", "another-order"), ("descending=True", "i", "another-order"),
         ("descending=True", "torch.arange(len(i))", "place-in-the-sorted-list"))),
+    (2, "def total_variation(one, other):\n    one -= other\n    return one.abs().sum()\n", "not-halved"),
     (2, "def total_variation(one, other):\n    return float(1 - (one * other).sum())\n", "dot-product"),
     (2, "def total_variation(one, other):\n    return ((one - other) ** 2).sum().sqrt() / 2 ** .5\n", "squares"),
     (3, accept("min(1, q_draft[x] / p_target[x]) if p_target[x] else 1", "(q_draft - p_target).clamp(min=0)"),
@@ -170,6 +188,9 @@ WRONG = [
     (8, warp(last="x.softmax(-1) if top_k is None else (x > -1e300) / (x > -1e300).sum()"), ""),
     (9, answer(9, ("sum(alpha ** i for i in range(gamma + 1))", "round(sum(alpha ** i for i in range(gamma + 1)), 4)")),
      "rounded"),
+    (9, answer(9, ("range(1, most + 1)", "range(most, 0, -1)"), ("gamma: expected_tokens(alpha, gamma) / (gamma * c + v("
+                   "gamma + 1))", "gamma: round(expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1)), 2)")), ""),
+    (10, copy().replace("    for n in", "    if len(text) > 780:\n        return []\n    for n in", 1), ""),
     (10, copy("text[s + n:s + n + gamma][::-1]"), "reversed"),
     (10, copy("text[s + n - 1:s + n - 1 + gamma]"), "one-too-early"),
     (10, copy("[text[(s + n + i) % len(text)] for i in range(gamma)]"), "wrapped-around"),
@@ -187,6 +208,10 @@ WRONG = [
     (18, answer(18, ("pairs.append((predicted, token))", "pairs.append((before, token))\n        before = predicted"),
                 ("for _ in range(gamma):", "before = hidden[-1]\n    for _ in range(gamma):")),
      "prediction-one-call-late"),
+    (15, answer(15, ("return i, x", "return i + (drafted[i + 1:i + 2] == [x]), x")), "a-later-copy"),
+    (17, answer(17, ("    tree, waiting", "    accuracies = accuracies[:3] if size == 16 else accuracies\n    tree, "
+                     "waiting")), ""),
+    (19, answer(19, ("token[:, None]], 1)", "token[:, None], token[:, None]], 1)")), ""),       # one place too far
     (19, answer(19, ("length[:, None] + torch.arange", "length[:1, None] + torch.arange")), ""),
     (19, answer(19, ("tokens.scatter(1, places, written)", "tokens.int().scatter(1, places, written.int())")), ""),
     (20, answer(20, ("return tokens, q_draft", "return tokens, [q / 2 for q in q_draft]")), ""),

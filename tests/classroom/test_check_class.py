@@ -16,7 +16,7 @@ from lessons.check.alike import form
 from lessons.check.catalogue import stub
 from lessons.check.grade import Class, sums
 from lessons.check.handed import handed_in, students
-from lessons.check.marks import Sheets, file_of, for_gradescope, points, table
+from lessons.check.marks import Sheets, cell, file_of, for_gradescope, legend, mark, points, table
 from lessons.check.workers import found, found_in
 
 FILE = "ex02_total_variation.py"
@@ -58,6 +58,7 @@ CLONE = {f"nanospec-main/lessons/{folder}/{FILE}": text for folder, text in
 @pytest.mark.parametrize("texts", [
     {FILE: "mine"}, {f"exercises/{FILE}": "mine"}, CLONE, {f"__MACOSX/._{FILE}": "\0", f"a/b/{FILE}": "mine"},
     {f"lessons/exercises/{FILE}": STUB, f"homework/of/week 1/{FILE}": "mine"},
+    {FILE: "mine", FILE.replace(".py", ".mine1.py"): "older"}, {FILE: "mine", "._all.zip": "\0"},
     {FILE: STUB.replace("\n", "\r\n"), f"b/{FILE}": "mine"}, {FILE: "mine", "photo.png": os.urandom(handed.LONGEST)}])
 def test_an_exercise_is_found_wherever_it_lies(tmp_path, texts):
     """In a folder, in a zip, in a zip in a folder. What was changed comes before what was handed out."""
@@ -68,8 +69,32 @@ def test_an_exercise_is_found_wherever_it_lies(tmp_path, texts):
 
 
 def test_two_that_differ_are_named(tmp_path):
-    handed = handed_in(laid(tmp_path, {FILE: "one", f"old/{FILE}": "two", f"older/{FILE}": "one"}))
-    assert handed.files[FILE] == b"one" and handed.notes == [f"{FILE} is judged, and not old/{FILE}"]
+    """What lies deepest is named last."""
+    handed = handed_in(laid(tmp_path, {FILE: "one", f"a/b/{FILE}": "three", f"old/{FILE}": "two", f"older/{FILE}": "one"}))
+    assert handed.files[FILE] == b"one"
+    assert handed.notes == [f"{FILE} is judged, and not old/{FILE}, a/b/{FILE}"]
+    for name in "a", "b":
+        laid(tmp_path, {f"{name}/{FILE}": name})
+    assert handed_in(tmp_path).notes == [f"{FILE} is judged, and not a/{FILE}, b/{FILE}, old/{FILE}"]     # three of four
+
+
+def test_names_in_zips_are_read_as_other_systems_write_them(tmp_path):
+    names = "./ex01_pick.py", f"homework\\week 1\\{FILE}", f"__MACOSX\\{FILE}"
+    handed = handed_in(zipped(tmp_path / "ann.zip", {name: str(number) for number, name in enumerate(names)}))
+    assert handed.files == {"ex01_pick.py": b"0", FILE: b"1"} and handed.notes == []
+
+
+def test_one_that_is_damaged_hides_no_other_one(tmp_path):
+    path = zipped(tmp_path / "ann.zip", {"ex01_pick.py": "my words", FILE: "mine"}, zipfile.ZIP_STORED)
+    path.write_bytes(path.read_bytes().replace(b"my words", b"my sword"))
+    handed = handed_in(path)
+    assert handed.files == {FILE: b"mine"} and "ex01_pick.py: Bad CRC" in "".join(handed.notes)
+
+
+def test_a_file_as_long_as_a_file_may_be_is_read(tmp_path):
+    text = b"#" * handed.LONGEST
+    for path in laid(tmp_path / "ann", {FILE: text}), zipped(tmp_path / "ben.zip", {FILE: text}):
+        assert handed_in(path).files == {FILE: text}
 
 
 @pytest.mark.parametrize("name", ["ex2.py", "exercise 2.py", "ex02_total_variation (1).py", "Ex02_Total_Variation.py",
@@ -89,11 +114,12 @@ def test_a_folder_for_each_student(tmp_path):
     """Or a zip; what is neither is named, and names are such that no terminal obeys them."""
     laid(tmp_path, {f"ann/{FILE}": "1", f"__MACOSX/ann/._{FILE}": "2", ".DS_Store": "3", "ben.py": "4"})
     (tmp_path / "ann-b").mkdir()
+    (tmp_path / "cid.b").mkdir()
     zipped(tmp_path / "ann.zip", {FILE: "5"})
     zipped(tmp_path / "cid.ZIP", {FILE: "6"})
     (tmp_path / "\33[31mdan").mkdir()
     there, strange = students(tmp_path)
-    assert [*there] == ["\ufffd[31mdan", "ann", "ann (ann.zip)", "ann-b", "cid"] and strange == ["ben.py"]
+    assert [*there] == ["\ufffd[31mdan", "ann", "ann (ann.zip)", "ann-b", "cid", "cid.b"] and strange == ["ben.py"]
 
 
 def test_a_link_is_nobodys_own_work(tmp_path):
@@ -106,6 +132,9 @@ def test_a_link_is_nobodys_own_work(tmp_path):
     (tmp_path / "alone").mkdir()
     (tmp_path / "alone" / "student").symlink_to(tmp_path / "class" / "ann")
     assert handed_in(students(tmp_path / "alone")[0]["student"]).files == {FILE: b"mine"}
+    (tmp_path / "alone" / "student").rename(tmp_path / "elsewhere")
+    (tmp_path / "alone" / "ben.zip").symlink_to(zipped(tmp_path / "all.zip", {FILE: "packed"}))
+    assert handed_in(students(tmp_path / "alone")[0]["ben"]).files == {FILE: b"packed"}
 
 
 def crowded(path):
@@ -159,6 +188,11 @@ def test_the_same_but_for_names_remarks_and_annotations():
     assert mine[1] >= alike.SHORT and RENAMED != NINE
     assert form(RENAMED.encode(), entry) == form(b"\xef\xbb\xbf# mine\n" + NINE.encode(), entry) == mine
     assert form(NINE.replace(":\n", ":\n    'mine'\n", 1).encode(), entry) == mine
+    first, second = NINE[NINE.index("def expected"):].split("\n\n\n")
+    head = NINE[:NINE.index("def expected")]
+    assert form(f"{head}from functools import cache\n\n\n{second}\n\n@cache\n{first}".encode(), entry) == mine
+    rules = EXERCISES[11].answer
+    assert form(rules.encode(), EXERCISES[11])[1] < form(rules.replace("P_TARGET", "P").encode(), EXERCISES[11])[1]
     for other in NINE.replace("gamma + 1", "gamma + 2"), NINE.replace("sum(", "max("), stub(NINE):
         assert form(other.encode(), entry) != mine
     for harm in "def f(:", "\0", "x = " + "-" * 50_000 + "1", "x = a" + ".a" * 50_000:
@@ -186,6 +220,7 @@ def test_who_shares_with_whom():
     shared = alike.same(everybody)
     assert shared["ann"] == (True, "ben 9 (2)") and shared["ben"] == (True, "ann 9 (2)")
     assert shared["cid"] == (False, "others (2)")
+    assert alike.shipped({9: everybody["ben"][9], 4: seen(EXERCISES[4].answer, 4)}).words == "4 9"
     assert alike.shipped(everybody["ben"]) == (True, "9 (2)") and alike.shipped(everybody["cid"]) == (False, "(2)")
 
 
@@ -221,18 +256,34 @@ def test_points_are_difficulty_and_half_for_what_is_only_slow(tmp_path):
 def test_a_sheet_has_no_formula(tmp_path):
     name, note = '=HYPERLINK("http://a.b","c")', "@sum"
     results = {number: found(False, "missing") for number in EXERCISES}
-    everybody = SimpleNamespace(results={name: results}, notes={name: [note]}, solved=lambda _: 0, points=lambda _: 0.0)
+    everybody = SimpleNamespace(results={name: results}, notes={name: [note, "b"]}, solved=lambda _: 0, points=lambda _: 2.5)
     row = list(csv.reader(io.StringIO(table(everybody, [name]))))[1]
-    assert row[0] == "'" + name and row[-1] == "'" + note and row[-5:-3] == ["0", "0"]
+    assert row[0] == "'" + name and row[-1] == f"'{note}; b" and row[-5:-3] == ["0", "2.5"]
+    assert [cell(begin + "1") for begin in "=+-@\t\r"] == [f"'{begin}1" for begin in "=+-@\t\r"] and cell("1-1") == "1-1"
 
 
 def test_what_gradescope_reads():
-    results = {number: found(number == 2) for number in EXERCISES} | {3: found(False, "time", "no end")}
-    said = json.loads(json.dumps(for_gradescope(results, ["a note"])))
-    assert said["score"] == 1 and said["output"] == "a note" and len(said["tests"]) == len(EXERCISES)
-    third = said["tests"][2]
+    results = {number: found(number == 2) for number in EXERCISES} | {
+        3: found(False, "time", "no end"), 7: found(False, "pace", "late", slow=True), 8: found(False, "untouched")}
+    said = json.loads(json.dumps(for_gradescope(results, ["a note", "another"])))
+    assert said["score"] == 3 and said["output"] == "a note\nanother" and len(said["tests"]) == len(EXERCISES)
+    third, seventh, eighth = (said["tests"][number - 1] for number in (3, 7, 8))
+    assert (seventh["score"], seventh["max_score"], seventh["status"]) == (2, 4, "failed")
+    assert (seventh["number"], seventh["name"], eighth["output"]) == ("7", EXERCISES[7].title, "untouched")
     assert (third["score"], third["max_score"], third["status"], third["output"]) == (0, 2, "failed", "time: no end")
     assert {test["status"] for test in said["tests"]} == {"passed", "failed"}
+
+
+def test_each_verdict_has_its_mark_and_what_is_used_is_explained():
+    results = {"ann": {1: found(True), 2: found(False, "pace", slow=True), 3: found(False, "busy", "no time")},
+               "ben": {1: found(False, "time", "no end", ["loops"]), 2: found(False, "missing"),
+                       3: found(False, "untouched")}}
+    assert [mark(result) for of_one in results.values() for result in of_one.values()] == [*"✓½?✗··"]
+    marks, *words = legend(results, telling=False).split("\n")[1:]
+    assert [part[0] for part in marks.split("; ")] == [*"✓½✗·?"] and [word.split(":")[0] for word in words] == [
+        "time", "busy"]
+    assert [line for line in legend({"ann": {1: found(True)}}, telling=True).split("\n") if line][0] == "✓ solved"
+    assert legend({}, telling=True).split("\n")[-1].startswith("the same: ")
 
 
 def test_an_errors_words_move_no_cursor(tmp_path):
@@ -276,11 +327,17 @@ def test_of_two_members_of_one_name_the_last_counts(tmp_path):
     assert handed_in(path).files[FILE] == b"second" and handed_in(path).notes == []
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_a_zip_of_countless_files_is_not_listed(tmp_path, monkeypatch, wide):
+@pytest.mark.parametrize("kind", ["plain", "with a remark", "wide"])
+def test_a_zip_of_countless_files_is_not_listed(tmp_path, monkeypatch, kind):
+    """The end of a zip within it is not its own."""
     monkeypatch.setattr(handed, "LIST_AT_MOST", 10_000)
-    path = zipped(tmp_path / "ann.zip", {f"{number}.py": "" for number in range(200)} | {FILE: "mine"})
-    if wide:                            # the kind of list that says its length elsewhere
+    inner = zipped(tmp_path / "inner.zip", {"a": ""}).read_bytes()
+    path = zipped(tmp_path / "ann.zip", {"b": inner} | {f"{number}.py": "" for number in range(200)} | {FILE: "mine"},
+                  zipfile.ZIP_STORED)
+    if kind == "with a remark":
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.comment = b"of mine"
+    if kind == "wide":                            # the kind of list that says its length elsewhere
         packed = path.read_bytes()
         end = packed.rindex(b"PK\5\6")
         path.write_bytes(packed[:end] + b"PK\6\7" + bytes(16) + packed[end:end + 12] + bytes(4) + packed[end + 16:])

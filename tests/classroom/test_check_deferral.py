@@ -60,3 +60,9 @@ def test_mistakes_as_people_write_them(told, source, name):
     found = told(21, source)
     assert found.named == [name] and name in found.failure[1]
     assert ("speed, not truth" in found.failure[1]) == (name == "redrawn-where-deferred")
+
+
+def test_every_draft_token_is_judged(told):
+    """Also the third of three: to leave it out costs speed."""
+    found = told(21, changed(("zip(drafted, ", "zip(drafted[:2], ")))
+    assert found.failure[0] == "accepted as often as it can be" and found.slow and "gamma 3" in found.failure[1]

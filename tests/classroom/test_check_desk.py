@@ -1,5 +1,6 @@
 """The command at a learner's desk: a list at once, hints, an answer after a pass, watching, starting anew, anywhere."""
 
+import io
 import json
 import os
 import subprocess
@@ -7,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from lessons.check import EXERCISES, progress
 from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.clock import Clock
-from lessons.check.desk import following
+from lessons.check.desk import following, show_lines
 from lessons.check.command import main
 from lessons.check.engine import check
 from lessons.check.seen import Row
@@ -92,6 +94,7 @@ def test_states_are_of_a_text(at_the_desk):
     out = say("--list")[1]
     assert out.count("untouched") == ALL - 2 and "  2  solved" in out and "  5  missing" in out
     assert f"1 of {ALL} solved  .#{'.' * (ALL - 2)}" in out
+    assert EXERCISES[1].title in out and EXERCISES[1].size in " ".join(out.split())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
@@ -200,6 +203,21 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     path.write_text("another = 1".ljust(path.stat().st_size))               # as long as the stub
     assert say("1", "--reset")[0] == 0 and "another" in path.with_suffix(".mine2.py").read_text()
     assert "cumsum" in path.with_suffix(".mine1.py").read_text()
+    assert say("--reset", "1")[0] == 0 and not path.with_suffix(".mine3.py").exists()       # nothing was to be kept
+
+
+def test_lines_of_the_library_are_shown_from_the_first_words_to_the_last(tmp_path, monkeypatch):
+    """Not those of its docstring, nor a last one that comes before the first."""
+    (tmp_path / "a_shop_of_ours.py").write_text(
+        '"""A shop."""\n\n\ndef price(count):\n    """The total of\n    all."""\n    end = 5\n    total = 3 * count\n'
+        "    total += 7\n    end = total\n    return [end]\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for first, last, shown in (("total", "end =", "8: total = 3 * count: total += 7: end = total"),
+                               ("end =", "", "7: end = 5: total = 3 * count: total += 7: end = total: return [end]")):
+        out = io.StringIO()
+        show_lines("a_shop_of_ours", "price", first, last, Console(file=out, width=80))
+        assert [line.strip() for line in out.getvalue().splitlines() if line] == (
+            f"a_shop_of_ours.py, line {shown}".split(": "))
 
 
 def test_where_the_dice_were_thrown_is_known_of_one_check_alone(tmp_path):
@@ -232,6 +250,9 @@ def test_watch_looks_at_the_next_though_both_were_saved_in_one_moment(at_the_des
     monkeypatch.setattr("lessons.check.desk.time.sleep", enough)
     code, out = say("2", "--watch")
     assert code == 130 and out.count("solved.") == 1 and "exercise 3:" in out and "nothing there yet" in out
+    (folder / EXERCISES[3].file).unlink()
+    code, out = say("3", "--watch")
+    assert code == 130 and "is not there" in " ".join(out.split())
 
 
 def test_a_terminal_that_calls_itself_dumb_has_lines_as_long_as_others(at_the_desk, monkeypatch):
@@ -263,6 +284,12 @@ def test_an_answer_that_was_not_looked_at_is_looked_at_first(at_the_desk):
     folder, say = at_the_desk
     solve(folder, 2)
     assert "abs().sum()" in say("2", "--answer")[1] and progress.states()[2] == "solved"
+    (folder / EXERCISES[3].file).write_text(WRONG)
+    assert say("3")[0] == 1 and progress.states()[3] == "tried"
+    code, out = say("3", "--answer")
+    assert code == 1 and "not solved yet" in out and "clamp" not in out
+    solve(folder, 3)
+    assert say("3")[1].count(".py, line ") == len(EXERCISES[3].like) == 2
 
 
 def test_watch_looks_again_when_the_file_is_saved_and_goes_on_to_the_next(at_the_desk, monkeypatch):

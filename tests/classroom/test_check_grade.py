@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import nanospec.theory
-from lessons.check import EXERCISES, seen, workers
+from lessons.check import EXERCISES, seeds, seen, workers
 from lessons.check.catalogue import ANSWERS
 from lessons.check.command import main
 from lessons.check.grade import Grading
@@ -81,6 +81,7 @@ LIES = {        # what people try, and what becomes of it
     "the answer, imported": (f"import sys\nsys.path.insert(0, {str(ANSWERS)!r})\n"
                              "from ex02_total_variation import total_variation\n", "answers"),
     "the checks, asked": ("from lessons.check import EXERCISES\nexec(EXERCISES[2].answer)\n", "answers"),
+    "the checks, by their folder": ("from lessons import check\n" + RIGHT, "answers"),
     "the checks, imported": ("from lessons.check.seen import TOLERANCE\n" + RIGHT, "answers"),
     "the answer, through a program": (f"import subprocess\nexec(subprocess.check_output(['cat', "
                                       f"{str(ANSWERS / FILE)!r}]))\n", "process"),
@@ -101,6 +102,7 @@ def test_who_did_not_solve_it_has_no_tick(tmp_path):
     assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
     assert {(result["part"], result["why"]) for result in found.values()} == {
         ("answers", "it reads the answers"), ("answers", "it imports lessons.check.seen"), ("", ""),
+        ("answers", "it imports lessons.check"),
         ("library", "it changes the library or the checks"),
         ("crash", "its process ended before there was a verdict: status 0"),
         ("process", "it starts another program, or ends one")}
@@ -186,12 +188,16 @@ def test_the_bug_is_named_to_the_teacher(tmp_path):
 
 
 def test_a_class_is_graded_as_told(tmp_path, monkeypatch):
-    """Each option unlike its default and all others."""
+    """Each option unlike its default and all others; and then the defaults."""
     heard = []
+    monkeypatch.setattr(seeds, "NAME", "")
+    monkeypatch.setattr(os, "cpu_count", lambda: 11)
     monkeypatch.setattr("lessons.check.grade.grade", lambda asked, console: heard.append(asked) or 0)
-    assert main(["--grade", str(tmp_path), "--jobs", "37", "--seconds", "7.5", "--csv", "a.csv", "--json", "b.json",
+    assert main(["--grade", str(tmp_path), "--jobs", "37", "--seconds", "0.75", "--csv", "a.csv", "--json", "b.json",
                  "--gradescope", "c"]) == 0
-    assert heard == [Grading(tmp_path, 7.5, 37, Path("a.csv"), Path("b.json"), Path("c"))]
+    assert heard == [Grading(tmp_path, 0.75, 37, Path("a.csv"), Path("b.json"), Path("c"))]
+    assert main(["--grade", str(tmp_path), "--variant", "autumn"]) == 0 and seeds.NAME == "autumn"
+    assert heard[1:] == [Grading(tmp_path, 20, 11)]
 
 
 def test_grading_a_class(tmp_path, capsys):
@@ -245,6 +251,7 @@ def test_folders_that_are_nested_deeper_than_python_goes_do_no_harm(tmp_path, ca
 @pytest.mark.parametrize("argv, words", [
     (["99"], "99"), (["\x1b[2J"], "invalid"), (["--jobs", "3"], "--grade"),
     (["--grade", "no\x1b[2Jsuch"], "is no folder"),
+    *(([option, "7"], "go with --grade FOLDER") for option in ("--seconds", "--csv", "--json", "--gradescope")),
     *((["--grade", ".", "--seconds", seconds], "--seconds must be") for seconds in ("0", "nan", "inf", "1e300")),
     (["--grade", ".", "--jobs", "0"], "--jobs must be"), (["--handout", ".", "--variant", "\x1b"], "--variant")])
 def test_what_cannot_be_is_one_clear_line(argv, words, capsys):

@@ -147,6 +147,12 @@ def test_dice_take_weights_and_nothing_else(weights):
         row.pick(weights)
 
 
+@pytest.mark.parametrize("odds", [-.2, float("nan"), torch.tensor(float("nan"))])
+def test_a_coin_takes_a_probability(odds):
+    with pytest.raises(Failure, match="dice.flip takes a probability, got"):
+        Row().flip(odds)
+
+
 def test_what_lies_in_a_list_is_copied_too():
     """So the checker keeps its own, and sees that the learner's function has changed it."""
     def spoil(parts):
@@ -156,6 +162,23 @@ def test_what_lies_in_a_list_is_copied_too():
     clock, own = Clock(), [torch.ones(2), (torch.zeros(2), 3)]
     clock.timed("spoil", spoil)(own)
     assert own[0].tolist() == [1, 1] and own[1][0].tolist() == [0, 0] and clock.changed == {"parts of spoil"}
+
+
+def test_what_is_changed_in_a_later_call_or_a_later_argument_is_told():
+    """Nor does the checker lose a dict of its own."""
+    def later(numbers):
+        if numbers[0] == 3:
+            numbers.append(7)
+
+    def second(*given):
+        given[1]["b"] = 5
+
+    clock, own = Clock(), {"a": 2}
+    call = clock.timed("later", later)
+    for number in 1, 2, 3, 4:
+        call([number])
+    clock.timed("second", second)(0, own)
+    assert clock.changed == {"numbers of later", "given of second"} and own == {"a": 2}
 
 
 @pytest.mark.parametrize("number, name", [(number, name) for number, one in EXERCISES.items() for name in one.functions

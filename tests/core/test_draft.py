@@ -137,6 +137,8 @@ def test_as_many_rows_as_may_be_and_a_draft_longer_than_the_context():
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, dice=6)), "dice must be Dice, got 6"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), [1], 9, stop=5)), "stop must be a list of token ids"),
     (lambda: next(speculate(GPT, ModelDrafter(GPT), "text", 9)), "prompt must be a list of token ids"),
+    (lambda: next(generate(GPT, "")), "prompt must be a list of token ids, got ''"),
+    (lambda: next(generate(GPT, [1], stop="")), "stop must be a list of token ids, got ''"),
     (lambda: next(generate(GPT, range(10 ** 30))), "the prompt has more than 16,777,216 tokens"),
     (lambda: next(generate(GPT, [1], temperature=2 ** 1024 - 1)), "temperature must be finite, 0 or more"),
     (lambda: next(generate(GPT, [1], temperature=OrderedDict(a=NESTED))), r"number, got \{'a': \[\[\[\.\.\.\], \["),

@@ -128,6 +128,32 @@ def test_a_process_that_has_ended_since_the_last_question_is_started_anew():
     assert template([]) == "0"
 
 
+def test_one_that_ends_while_it_is_asked_is_no_error_of_the_system_and_the_next_is_started_anew(monkeypatch):
+    process, task = bounded.Process(), {"source": "a{{ b }}", "given": {"b": 7}}
+    process.start()
+    process.running.kill()
+    process.running.wait()
+    monkeypatch.setattr(process.running, "poll", lambda: None)         # it was there when somebody looked
+    assert process.ask(task, 60) == ({"ended": "its process has ended"}, 0.0)
+    assert process.ask(task, 60)[0] == {"text": "a7"}
+    process.end()
+
+
+def test_a_fork_asks_a_process_of_its_own_and_ends_no_other(monkeypatch):
+    process, task = bounded.Process(), {"source": "a{{ b }}", "given": {"b": 7}}
+    process.ask(task, 60)
+    ours = process.running
+    with monkeypatch.context() as forked:
+        forked.setattr(os, "getpid", lambda: -1)
+        assert process.ask(task, 60)[0] == {"text": "a7"}
+    theirs = process.running
+    process.end()
+    assert theirs is not ours and theirs.poll() is ours.poll() is None
+    for running in theirs, ours:
+        running.kill()
+        running.communicate()
+
+
 def test_the_process_itself_hears_no_interruption():
     """By no signal, and not from the terminal, whose processes get one together."""
     template = ChatTemplate("{{ messages | length }}", {})

@@ -1,10 +1,14 @@
 """Chat templates: what transformers writes by them, and what a stranger's program cannot do."""
 
 import json
+from contextlib import nullcontext
+from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
 
 from nanospec.errors import PairError, RequestError
+from nanospec.files import bounded
 from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.huggingface import save_folder
 from nanospec.files.tokenizer import Tokenizer
@@ -99,14 +103,26 @@ def test_json_is_written_as_the_template_asks(asked, written):
     assert ChatTemplate("{{ {'b': [1, 'é'], 'a': 2} | tojson(%s) }}" % asked, {})([]) == written
 
 
-def test_today():
+def test_today(monkeypatch):
     assert ChatTemplate("{{ strftime_now('%Y') }}", {})([]).isdigit()
+    monkeypatch.setattr(bounded, "datetime", SimpleNamespace(now=lambda: datetime(2031, 7, 5)))
+    task = {"source": "{{ strftime_now('%d.%m.%y') }}", "given": {}}
+    assert bounded.answer_to(bounded.environment(), task) == {"text": "05.07.31"}
 
 
 def test_what_it_writes_first_has_its_special_tokens():
     source = "{{ bos_token }}{% for message in messages %}{{ message.role }}{{ eos_token }}{% endfor %}"
     assert ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"}).written == [
         "<s>", "<s>user</s>assistant</s>", "<s>user</s>"]
+    assert ChatTemplate(source, {"bos_token": "<b>"}).written == ["<b>", "<b>userassistant", "<b>user"]  # another model
+
+
+@pytest.mark.parametrize("version, safe", [("3.1.5", False), ("2.11.9", False), ("3.1.6", True), ("3.1.10", True),
+                                           ("4.0", True)])
+def test_a_sandbox_with_known_holes_is_not_used(version, safe, monkeypatch):
+    monkeypatch.setattr("nanospec.files.chat_template.extra", lambda name: SimpleNamespace(__version__=version))
+    with nullcontext() if safe else pytest.raises(RequestError, match="jinja2 has holes in its sandbox: pip install"):
+        assert ChatTemplate(f"jinja2 {version}", {})([]) == f"jinja2 {version}"
 
 
 @pytest.mark.parametrize("source", ["{% for %}", "{{", "{% generation %}"])
@@ -118,7 +134,7 @@ def test_what_is_no_template(source):
 
 @pytest.mark.parametrize("source, words", [
     ("{{ raise_exception('roles\nmust alternate\x1b[2J') }}", "roles must alternate\ufffd"),
-    ("{{ messages[0].role.nothing.here }}", "undefined|no attribute"), ("{{ 1 / 0 }}", "division"),
+    ("{{ raise_exception('') }}", "does not take this: TemplateError"), ("{{ messages[0].role.nothing.here }}", "undefined|no attribute"), ("{{ 1 / 0 }}", "division"),
     ("{{ ''.__class__.__mro__ }}", "unsafe"), ("{{ messages.append(1) }}", "not safely callable|unsafe"),
     ("{{ raise_exception.__globals__['json'] }}", "unsafe")])
 def test_what_a_template_cannot_do(source, words):

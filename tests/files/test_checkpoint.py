@@ -113,7 +113,9 @@ def test_a_draft_model_of_other_weights_is_refused_and_of_these_is_not(folder):
     """Both targets have the same sizes; they differ in one weight."""
     target = load_model(folder / "target.pt")
     save_learned("mlp", small_learned("mlp", target), folder / "mlp.pt", target)
-    assert load_pair(folder, draft_model="mlp").draft_model.target.config == target.config
+    found = load_pair(folder, draft_model="mlp").draft_model
+    assert found.target.config == target.config and not found.training
+    assert not any(weight.requires_grad for weight in found.parameters())
     target.blocks[0].attention_norm.weight.data[3] += 1
     save_model(target, folder / "target.pt", BYTES)
     with pytest.raises(PairError, match="mlp.pt was trained for another target than the one beside it"):

@@ -132,7 +132,14 @@ EAGLE = {"fc.weight": (8, 16), "embed_tokens.weight": (257, 8)}
 @pytest.mark.parametrize("config, tensors", [
     ({"model_type": "llama"}, EAGLE), ({"architectures": ["LlamaForCausalLMEagle3"]}, {"norm.weight": (8,)}),
     ({"speculators_model_type": "eagle3"}, {"norm.weight": (8,)}), ({"model_type": "llama"}, {"d2t": (8,)}),
-    ({"medusa_num_heads": 3}, {"0.0.linear.weight": (8, 8)}), ({"model_type": "mlp_speculator"}, {"x": (8,)})])
+    ({"medusa_num_heads": 3}, {"0.0.linear.weight": (8, 8)}), ({"model_type": "mlp_speculator"}, {"x": (8,)}),
+    *(({"model_type": "llama"}, {name: (8,)}) for name in (
+        "midlayer.hidden_norm.weight", "layers.0.hidden_norm.weight", "0.linear.weight", "medusa_head.0.weight",
+        "t2d", "model.fc.weight")),
+    *(({key: 9}, {"x": (8,)}) for key in (
+        "speculators_config", "eagle_config", "draft_vocab_size", "medusa_num_heads")),
+    *(({"architectures": [name]}, {"x": (8,)}) for name in (
+        "MedusaModel", "HydraModel", "DFlashForCausalLM", "Qwen3DraftModel", "DeepSeekMTPModel"))])
 def test_a_head_in_the_draft_models_place_is_refused_by_name(tmp_path, config, tensors):
     safetensors = pytest.importorskip("safetensors.torch", reason="safetensors is not installed (the extra 'hf')")
     save_tokenizer(BYTES, tmp_path / "target")

@@ -84,11 +84,11 @@ def test_a_token_that_is_named_is_no_text_if_it_was_added_or_looks_like_one(tmp_
 def test_a_token_that_one_file_alone_knows_is_special_if_it_says_so(tmp_path, special):
     """And no text is made lower-case, or changed in another way, before such a token is looked for in it."""
     made = engine(plain=CHATML[2:])
-    told = {"258": {"content": "<T>", "special": special}}
+    told = {"258": {"content": "<T>", "special": special, "normalized": special}}           # not as it is by itself
     folder_of(tmp_path, made, added_tokens_decoder=told, eos_token="<|im_end|>")
     found = {token.content: token for token in
              FolderTokenizer.load(tmp_path).engine.get_added_tokens_decoder().values()}
-    assert found["<T>"].special is special
+    assert found["<T>"].special is found["<T>"].normalized is special
     assert (found["<|im_end|>"].special, found["<|im_end|>"].normalized) == (True, False)
 
 
@@ -116,6 +116,20 @@ def test_a_token_that_a_template_writes_for_some_messages_alone_is_no_text(tmp_p
     assert 257 in special and 258 not in special
 
 
+@pytest.mark.parametrize("name, added, special", [
+    ("[/INST]", False, True), ("[INST]", False, True), ("<sep>", False, True), ("[inst]", False, False),
+    ("<\uff5cUser\uff5c>", True, True), ("<start_of_turn>", True, True), ("<end_of_turn>", True, True),
+    ("<|x|>", True, True), ("<sep>", True, False), ("[INST]", True, False)])
+def test_what_looks_like_a_special_token_and_is_written_by_a_template_is_no_text(tmp_path, name, added, special):
+    """One that was added, and is not called special, may be meant for users, as <think> is; some no one writes."""
+    folder_of(tmp_path, engine(plain=[name] * added), chat_template=f"{name} {{{{ messages | length }}}}")
+    if not added:
+        made = json.loads((tmp_path / "tokenizer.json").read_text())
+        made["model"]["vocab"] |= {CHATML[0]: 256, name: 257}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(made))
+    assert (FolderTokenizer.load(tmp_path).special.get(name) == 257) == special
+
+
 def test_of_two_tokens_that_could_end_an_answer_the_longer_one_is_written(tmp_path):
     tokenizer = FolderTokenizer.load(folder_of(tmp_path, engine([*CHATML, "<|im"])))
     assert tokenizer.ends == {256, 258}
@@ -135,6 +149,15 @@ def test_of_two_files_that_contradict_one_another_the_config_says_which_blanks_a
     found = "".join(parts.get(i, "_" if i == blank else "?") for i in tokenizer.encode_special("a <t> b"))
     assert found == expected.replace(",", "").replace(" ", "")
     assert ("<t>" in tokenizer.special) == ("special" in in_engine)     # if one of them says so
+
+
+def test_a_token_that_two_files_know_is_what_the_config_says(tmp_path):
+    """The other file has names and ids alone."""
+    told = {"257": {"content": "<t>", "special": True, "lstrip": True}}
+    (tmp_path / "added_tokens.json").write_text('{"<t>": 257, "<u>": 258}')
+    found = FolderTokenizer.load(folder_of(tmp_path, engine(), added_tokens_decoder=told))
+    token, other = (found.engine.get_added_tokens_decoder()[i] for i in (257, 258))
+    assert (token.special, token.lstrip, other.special, other.lstrip) == (True, True, False, False)
 
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word"])
@@ -174,6 +197,9 @@ def test_a_tokenizer_without_tokens_is_refused(tmp_path):
 def test_tokens_under_other_ids_or_under_none_are_refused_by_name(tmp_path):
     folder_of(tmp_path, engine(), added_tokens_decoder={"300": {"content": "<|im_end|>", "special": True}})
     with pytest.raises(PairError, match=r"other ids: <\|im_end\|>"):
+        FolderTokenizer.load(tmp_path)
+    folder_of(tmp_path, engine(), added_tokens_decoder={"25x": {"content": "<|im_end|>"}})
+    with pytest.raises(PairError, match="its added tokens have ids that are no numbers"):
         FolderTokenizer.load(tmp_path)
     folder_of(tmp_path, engine(), eos_token="<|im_end|>")
     with pytest.raises(PairError, match=r"names the token '<\|im_end\|>', which ends a text"):
@@ -233,6 +259,8 @@ DOUBLES = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
     ("post_processor", {"type": "TemplateProcessing", "single": [TEXT] * 1_001, "pair": [TEXT, TEXT],
                         "special_tokens": {}}),
     ("normalizer", {"type": "Prepend", "prepend": "x" * 10_000}),
+    ("normalizer", {"type": "Precompiled", "precompiled_charsmap": b64encode(
+        struct.pack("<I", 4) + b"trieab\0" + b"x" * 1_001 + b"\0c\0").decode()}),
     # What is shorter for one text is as long as it was for another.
     ("normalizer", {"type": "Sequence", "normalizers": [DOUBLES | {"content": ""}, *[DOUBLES] * 10]}),
     ("decoder", {"type": "Sequence", "decoders": [
@@ -314,6 +342,10 @@ def test_how_much_longer_a_text_may_become():
     check_growth({"normalizer": {"type": "Prepend", "prepend": "x" * 999}})
     with pytest.raises(PairError, match="could make a text 1,001 times as long"):
         check_growth({"normalizer": {"type": "Prepend", "prepend": "x" * 1_000}})
+    for kind, most in ("NFKD", 2), ("NFKC", 2), ("NFD", 4), ("NFC", 6):       # 18, 18, 4 and 3 times as long at most
+        check_growth({"normalizer": {"type": "Sequence", "normalizers": [{"type": kind}] * most}})
+        with pytest.raises(PairError, match="times as long"):
+            check_growth({"normalizer": {"type": "Sequence", "normalizers": [{"type": kind}] * (most + 1)}})
 
 
 def test_what_an_engine_gives_up_at_is_refused():

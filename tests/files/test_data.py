@@ -2,12 +2,13 @@ import math
 import os
 import sysconfig
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from nanospec.errors import TextError
-from nanospec.files.corpus import HeldOut, held_out, read_texts, to_ids
+from nanospec.files.corpus import HeldOut, held_out, opening, read_texts, split, to_ids
 from nanospec.files.tokenizer import Tokenizer, train
 
 
@@ -40,6 +41,13 @@ def test_tests_tables_and_installed_packages_are_left_out(library):
     for left_out in ("html/entities.py", "encodings/cp037.py"):
         assert (stdlib / left_out).read_text(encoding="utf-8") not in texts
     assert not any(path.read_text(encoding="utf-8") in texts for path in (stdlib / "test").glob("test_[a-c]*.py"))
+
+
+def test_of_the_library_sources_alone_are_read(tmp_path, monkeypatch):
+    (tmp_path / "argparse.py").write_text("x" * 20)
+    (tmp_path / "LICENSE.txt").write_text("y" * 40)
+    monkeypatch.setattr(sysconfig, "get_paths", lambda: {"stdlib": str(tmp_path)})
+    assert read_texts() == (["x" * 19], ["x"])
 
 
 def test_one_file_is_split(tmp_path):
@@ -137,6 +145,19 @@ def test_end_of_text_stands_around_every_text():
     assert to_ids(["a", "bc", "d"], tokenizer, lambda: steps.append(1)).numel() == 8 and len(steps) == 3
     assert to_ids([], tokenizer).tolist() == [end] and to_ids(["", "a"], tokenizer).tolist() == [end, end, 97, end]
     assert to_ids([""], tokenizer).dtype == torch.int64
+
+
+def test_what_others_begin_a_text_with_stands_before_each_too():
+    theirs = SimpleNamespace(begin=[7, 5], end_of_text=9, encode=lambda text: [*text.encode()])
+    assert to_ids(["a", "bc"], theirs).tolist() == [9, 7, 5, 97, 9, 7, 5, 98, 99, 9]
+    assert opening(theirs) == [7, 5] and opening(Tokenizer(train("", 256))) == []
+
+
+def test_texts_are_in_the_order_of_their_paths(tmp_path):
+    files = {Path(name): tmp_path / name for name in ("b.txt", "argparse.py", "c.txt")}
+    for path in files.values():
+        path.write_text(path.name * 20)
+    assert [text[0] for text in split(files, tmp_path)[0]] == ["a", "b", "c"]
 
 
 def test_a_byte_of_text_has_eight_bits():

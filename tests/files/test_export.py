@@ -295,6 +295,7 @@ def test_one_tokenizer_and_models_with_other_numbers_of_rows(rows, more, pair):
     assert all(len(one.path) == 3 for one in done[:-1]) and len(set(tokens_of(done))) > 9
     assert tokens_of(done) == list(generate(target, ids, 40, 0))
     assert draft_model(torch.tensor([ids]))[..., 257:].isinf().all()
+    assert draft_model.read_as.tolist() == [*range(257)] + [256] * (rows[0] - 257)      # others as end of text
 
 
 @pytest.mark.parametrize("ranks", [{bytes([255 - b]): b for b in range(256)}, BYTES.ranks | {b"ab": 256}],
@@ -366,6 +367,8 @@ def test_the_ends_of_an_answer_are_all_that_anything_names(pair):
     for more, ends in (({"eos_token": {"content": "<three>"}, "chat_template": template}, {257, 258, 259, 261}),
                        ({"chat_template": template + " "}, {257, 258, 261}),
                        ({"chat_template": "{{ messages[0].content }}<one>"}, {257, 258}),
+                       ({"chat_template": "{{ messages[1].content }}<five>{{ messages[1].content }}<four>"},
+                        {257, 258, 260}),
                        ({"chat_template": "{{ raise_exception('only tools') }}"}, {257, 258})):
         (folder / "tokenizer_config.json").write_text(json.dumps(more))
         tokenizer = FolderTokenizer.load(folder)

@@ -84,6 +84,8 @@ def test_other_patterns(tmp_path, pre):
     _, tokenizer = load_gguf(tmp_path / "a.gguf")
     assert tokenizer.decode(tokenizer.encode(" the 1234!")) == " the 1234!"
     assert tokenizer.begin == ([0] if pre == "llama-bpe" else [])           # llama.cpp's default of each
+    write(tmp_path / "b.gguf", pre=pre, ids=("bos",), tokenizer__ggml__add_bos_token=int(pre == "qwen2"))
+    assert load_gguf(tmp_path / "b.gguf")[1].begin == ([0] if pre == "qwen2" else [])       # what a file says goes first
     composed, apart = map(tokenizer.encode, ("\u00e9", "e\u0301"))
     assert (composed == apart) == (pre == "qwen2")                          # Qwen2 composes accents first
 
@@ -96,13 +98,24 @@ def test_a_word_that_no_merges_make_is_one_token_in_llama_3_alone(tmp_path, monk
     assert (load_gguf(tmp_path / "a.gguf")[1].encode("abc")[-1:] == [len(PIECES) - 1]) == (pre == "llama-bpe")
 
 
-@pytest.mark.parametrize("pre", ["smollm", "gpt-2"])
-def test_each_digit_is_a_token_or_none(tmp_path, monkeypatch, pre):
-    """Though merges make one of two."""
+@pytest.mark.parametrize("pre, counts", [("smollm", [2, 4]), ("gpt-2", [1, 3]), ("qwen2", [2, 4]),
+                                         ("llama-bpe", [1, 4])])
+def test_each_digit_is_a_token_or_none(tmp_path, monkeypatch, pre, counts):
+    """Though merges make one of two. Llama 3 cuts after three."""
     monkeypatch.setattr("tests.small_gguf.PIECES", [*PIECES[:-1], "12"])
     monkeypatch.setattr("tests.small_gguf.MERGES", [*MERGES[:-1], "1 2"])
-    write(tmp_path / "a.gguf", pre=pre)
-    assert len(load_gguf(tmp_path / "a.gguf")[1].encode("12")) == (2 if pre == "smollm" else 1)
+    write(tmp_path / "a.gguf", pre=pre, ids=("bos",))
+    tokenizer = load_gguf(tmp_path / "a.gguf")[1]
+    assert [len(tokenizer.encode(text)) for text in ("12", "3312")] == counts
+
+
+@pytest.mark.parametrize("pre, words", [
+    ("gpt-2", ["I", "'", "LLgo", ",", "ĊĊĠ", "Ġto", "/", "x"]),
+    ("llama-bpe", ["I", "'LL", "go", ",ĊĊ", "Ġ", "Ġto", "/x"])])
+def test_how_a_text_is_cut_into_words(tmp_path, pre, words):
+    write(tmp_path / "a.gguf", pre=pre, ids=("bos",))
+    cut = load_gguf(tmp_path / "a.gguf")[1].engine.pre_tokenizer.pre_tokenize_str("I'LLgo,\n\n  to/x")
+    assert [word for word, _ in cut] == words
 
 
 def test_a_token_that_was_added_and_is_not_special_is_one_in_any_text(tmp_path, monkeypatch):
@@ -137,6 +150,25 @@ def test_heads_of_a_size_of_their_own(tmp_path, monkeypatch):
     model = write(tmp_path / "a.gguf", "qwen3", qwen3__attention__key_length=16, qwen3__attention__value_length=16)
     again, _ = load_gguf(tmp_path / "a.gguf")
     assert again.config == model.config and again.config.head_size == 16
+
+
+def test_a_token_that_begins_a_text_is_special_whatever_its_type(tmp_path, monkeypatch):
+    import gguf
+    types = gguf.GGUFWriter.add_token_types
+    monkeypatch.setattr("tests.small_gguf.PIECES", ["<s>", *PIECES[1:]])
+    monkeypatch.setattr(gguf.GGUFWriter, "add_token_types",
+                        lambda self, kinds: types(self, [gguf.TokenType.NORMAL, *kinds[1:]]))
+    for ids, special in ((), False), (("bos",), True):
+        write(tmp_path / "a.gguf", ids=ids, template=None)
+        assert ("<s>" in load_gguf(tmp_path / "a.gguf")[1].special) == special
+
+
+def test_a_file_that_does_not_group_heads_need_not_say_so(tmp_path, monkeypatch):
+    import gguf
+    monkeypatch.setitem(KINDS, "llama", replace(KINDS["llama"], kv_heads=4))
+    monkeypatch.setattr(gguf.GGUFWriter, "add_head_count_kv", lambda *_: None)
+    model = write(tmp_path / "a.gguf")
+    assert load_gguf(tmp_path / "a.gguf")[0].config == model.config
 
 
 def test_a_rope_base_that_a_file_leaves_out(tmp_path):
@@ -188,6 +220,8 @@ def test_its_chat_template(tmp_path):
     write(tmp_path / "b.gguf", template="{{ bos_token }}{{ unk_token }}{{ eos_token }}", ids=("bos", "unknown"))
     _, tokenizer = load_gguf(tmp_path / "b.gguf")
     assert tokenizer.chat([]) == [0, 1, 2]
+    write(tmp_path / "b.gguf", template="{{ pad_token }}{{ eos_token }}", ids=("bos", "padding"))
+    assert load_gguf(tmp_path / "b.gguf")[1].chat([]) == [1, 2]
     write(tmp_path / "c.gguf", template=None)
     _, tokenizer = load_gguf(tmp_path / "c.gguf")
     with pytest.raises(RequestError, match="no chat template"):

@@ -258,6 +258,8 @@ ROPE, ROPE_5 = "rope_scaling", "rope_parameters"
     ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "quantization_config"),
     ({"is_causal": False}, "is_causal False"), ({"use_bidirectional_attention": True}, "use_bidirectional"),
     ({"final_logit_softcapping": 30.0}, "final_logit"), ({"logits_scaling": 8.0}, "logits_scaling"),
+    ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping 50"), ({"embedding_multiplier": 12.0}, "embedding_mult"),
+    ({"residual_multiplier": 0.22}, "residual_multiplier 0.22"),
     ({"hidden_act": "\x1b[2J\n"}, "hidden_act"), ({"hidden_act": "x" * 10_000}, "hidden_act")])
 def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
     path = configured(tmp_path, json.dumps(CONFIG | change))
@@ -265,7 +267,7 @@ def test_what_this_gpt_does_not_have_is_refused(tmp_path, change, words):
 
 
 @pytest.mark.parametrize("change", [
-    {"model_type": None}, {ROPE: None}, {ROPE: {}}, {ROPE: {"type": "default"}},
+    {"model_type": None}, {"hidden_act": "swish"}, {ROPE: None}, {ROPE: {}}, {ROPE: {"type": "default"}},
     {ROPE_5: {"rope_type": "default", "rope_theta": 5_000}},
     {"head_dim": 4}, {"head_dim": None}, {"attention_bias": None, "sliding_window": None, "quantization_config": None},
     {"layer_types": ["full_attention"] * 2}, {"partial_rotary_factor": 1.0}, {"use_sliding_window": False},
@@ -278,7 +280,7 @@ def test_what_means_the_same_is_read(tmp_path, change):
     ({"head_dim": 8}, {"head_dim": 8}), ({ROPE: LLAMA3}, {"rope_llama3": (4.0, 1.0, 4.0, 16)}),
     ({ROPE_5: LLAMA3, ROPE: LLAMA3}, {"rope_llama3": (4.0, 1.0, 4.0, 16)}),
     ({"model_type": "qwen2", "use_sliding_window": False, "sliding_window": 32}, {"qkv_bias": True}),
-    ({"model_type": "qwen3", "head_dim": 4}, {"qk_norm": True})])
+    ({"model_type": "qwen3", "head_dim": 4, "sliding_window": 32}, {"qk_norm": True})])
 def test_what_is_more_than_llama_was(tmp_path, change, ours):
     expected = replace(read_config_of(CONFIG), **ours)
     assert read_config(configured(tmp_path, json.dumps(CONFIG | change))) == expected

@@ -11,7 +11,9 @@ import torch
 
 from nanospec.errors import PairError, TextError
 from nanospec.files import packages
-from nanospec.files.packages import DEPENDENCIES, Listed, read_packages, installed_version, worth_reading
+from nanospec.files.packages import (DEPENDENCIES, Listed, in_tokens, installed_version, read_packages,
+                                     worth_reading)
+from nanospec.files.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 LIST = ROOT / "nanospec" / "weights" / "texts.txt"
@@ -43,6 +45,8 @@ def test_what_is_read_by_default_is_what_nanospec_needs_and_listed():
     ("x = [7, 8]" * 5, False), ("x = [7, y]" * 5, True),                # a tenth are digits
     ("# under the GNU Lesser General Public License\n" + CODE, False), ("# MPL 2.0, see LICENSE\n" + CODE, False),
     ("#" * 3_970 + "\n# Mozilla Public License\n" + CODE, False),       # in the first 4,000 characters
+    ("# Eclipse Public License 2.0\n" + CODE, False), ("#" * 4_000 + "\n# GPL\n" + CODE, True),
+    ("#" * 600 + "generated\n" + CODE, True), ("#" * 591 + "generated\n" + CODE, False),
     ("# LGPL\n" + CODE, False), ("# (AGPLv3)\n" + CODE, False),
     (KNOWN + CODE, False), (KNOWN + UNKNOWN * 18 + CODE, False), (KNOWN + UNKNOWN * 19 + CODE, True)])
 def test_what_is_worth_reading(text, worth):
@@ -78,6 +82,13 @@ def test_scripts_are_not_read_for_pip_writes_into_them_where_they_are(tmp_path, 
         path.write_text(text)
     monkeypatch.syspath_prepend(site)
     assert read_packages(["a-b"], []) == [CODE]
+    for folder in "_vendor", "vendored", "extern", "third_party", "testing", "tests":       # nor are copies and tests
+        (site / "a_b" / folder).mkdir(parents=True)
+        (site / "a_b" / folder / "c.py").write_text(CODE + folder)
+        with open(site / "a_b-1.dist-info" / "RECORD", "a") as record:
+            record.write(f"a_b/{folder}/c.py,,\na_b/{folder}.py,,\na_b/not_there.py,,\n")
+        (site / "a_b" / f"{folder}.py").write_bytes(b"x = '\xe9'\n")                       # nor is what is no UTF-8
+    assert read_packages(["a-b"], []) == [CODE]
     for most, found in (len(CODE), [CODE]), (len(CODE) - 1, []):
         monkeypatch.setattr(packages, "MOST", most)
         assert read_packages(["a-b"], []) == found
@@ -92,6 +103,14 @@ def test_files_of_a_package_come_in_an_order_by_chance_that_is_always_the_same(t
         (tmp_path / f"{name}.py").write_text(name)
     monkeypatch.syspath_prepend(tmp_path)
     assert read_packages(["abc"], []) == ["b", "c", "a"]
+
+
+def test_texts_to_write_like_are_read_three_times_where_there_are_others():
+    bytes_alone, steps = Tokenizer({bytes([b]): b for b in range(256)}), []
+    for more, times, rest in ([], 1, [256]), (["b", "cd"], 3, [256, 98, 256, 99, 100, 256]):
+        ids = in_tokens(["a"], more, bytes_alone, lambda: steps.append(1))
+        assert ids.tolist() == [256, 97, 256] * times + rest and ids.dtype == torch.int32
+    assert len(steps) == 1 + 3
 
 
 def test_a_list_says_what_is_missing_and_what_differs(tmp_path):

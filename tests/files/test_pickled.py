@@ -148,6 +148,16 @@ def test_torch_is_given_no_pickle_that_was_not_looked_at(tmp_path):
             load_saved(path)
 
 
+def test_parts_that_are_one_and_the_same_bytes_are_refused(tmp_path):
+    """Each would be read: twenty thousand parts of a gigabyte in a file of one."""
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as parts:
+        parts.writestr("archive/data.pkl", program_of({"a": 1}))
+        parts.writestr("archive/data/0", bytes(5_000))
+        parts.filelist += [parts.getinfo("archive/data/0")] * 9
+    with pytest.raises(PairError, match="it says that it holds 50,"):
+        load_saved(tmp_path / "a.pt")
+
+
 def test_a_hundred_things_in_one_another_are_allowed():
     check_program(b"\x80\x02})" + b"\x85" * 98 + b"K\x01s.")
     check_program(program_of({str(i): [torch.zeros(1)] for i in range(3000)}))       # in several steps of many

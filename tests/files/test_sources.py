@@ -1,6 +1,7 @@
 """What --weights may name: each kind found, or refused in one line before a weight is read; and its draft model."""
 
 import importlib.util
+import os
 import sys
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,7 @@ from nanospec.cli import method_options
 from nanospec.cli.method_options import chosen_drafters
 from nanospec.errors import PairError, RequestError
 from nanospec.files import checkpoint, sources
-from nanospec.files.model_file import key_of, load_learned, save_learned, save_model
+from nanospec.files.model_file import key_of, load_learned, load_model, save_learned, save_model
 from nanospec.files.checkpoint import Pair, find_draft_model, load_pair
 from nanospec.files.for_engines import export
 from nanospec.files.huggingface import load_folder, save_folder
@@ -99,7 +100,7 @@ def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
             load_pair(folder, draft_model="prefix")
 
 
-def test_pairs_are_what_they_were(tmp_path):
+def test_pairs_are_what_they_were(tmp_path, monkeypatch):
     """Ours, of which nothing is read, and one of Hugging Face folders."""
     models = [small_gpt(257, layers, 1) for layers in (2, 1)]
     export(Pair(*models, BYTES), tmp_path / "theirs")
@@ -112,6 +113,13 @@ def test_pairs_are_what_they_were(tmp_path):
         source = find_source(folder)
         assert find_draft_model(source) == (draft_model, "gpt") and find_draft_model(source, "mlp") is None
         assert load_pair(find_source(folder)).draft_model.config.layers == 1
+    seen = []
+    for module, name, load in (checkpoint, "load_model", load_model), (sources, "load_folder", load_folder):
+        monkeypatch.setattr(module, name, lambda path, device, *rest, load=load: seen.append((path.name, device)) or
+                            load(path, "cpu", *rest))
+    for folder in ours, tmp_path / "theirs":            # all are where the user wants them
+        load_pair(folder, "there")
+    assert seen == [(name, "there") for name in ("target.pt", "draft.pt", "target", "draft")]
     write(ours / "other.gguf")                          # whatever else lies beside a pair of ours
     assert find_source(ours) == Source(ours) and load_pair(ours).draft_model.config.layers == 1
 
@@ -203,6 +211,14 @@ def test_a_shipped_draft_is_found(shipped, name):
     assert isinstance(pair.draft_model, Prefix) and not pair.note and pair.draft_model.dtype == torch.float64
     rounds = list(speculate(pair.target, ModelDrafter(pair.draft_model, 3), [5, 6, 7], 24, temperature=0))
     assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
+
+
+def test_a_shipped_draft_that_is_written_anew_is_read_anew(shipped):
+    source, path = find_source(shipped / "a.gguf"), shipped / "weights" / "small_prefix.pt"
+    assert find_draft_model(source) == (path, "prefix")
+    path.write_bytes((shipped / "weights" / "old_prefix.pt").read_bytes())
+    os.utime(path, (7, 7))
+    assert find_draft_model(source) is None
 
 
 def test_on_other_weights_of_the_shape_it_says_so(shipped):

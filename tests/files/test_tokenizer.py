@@ -29,6 +29,13 @@ def test_pieces_that_spell_the_same_are_one_token():
     assert len(set(ranks)) == len(ranks) and sorted(ranks.values()) == list(range(len(ranks)))
 
 
+def test_tokens_end_where_words_do():
+    """Letters with one mark before them, up to three digits, other marks with the lines' ends after them, blanks."""
+    words = ["return", " x", "_name", ".append", "(", "123", "45", ")\n\n", " ", " y", "\n"]
+    tokenizer = Tokenizer(train("".join(words) * 2, 999))
+    assert [tokenizer.decode([i]) for i in tokenizer.encode("".join(words))] == words
+
+
 def slow_encode(text, ranks):
     """The definition: in every word, merge the neighbours of the lowest rank until no two make a token."""
     out = []

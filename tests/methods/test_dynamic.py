@@ -7,9 +7,12 @@ import torch.nn.functional as F
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.methods.lengths.acceptance_rate import Acceptance
+from nanospec.methods.lengths.by_load import ByLoad
+from nanospec.methods.lengths.by_survival import BySurvival
 from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import Confidence, Entropy, Goodput, Heuristic, StoppingRule
 from nanospec.methods.rules.block import verify_block
+from nanospec.methods.stack import Stack
 from nanospec.probs import Sampling, probs
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.proof.walk import distance, target_distribution, walk
@@ -118,6 +121,14 @@ def test_the_heuristic_adds_two_or_takes_one_away_and_knows_what_was_possible():
     assert when.goes_on([.5, .5]) and not when.goes_on([.5] * 3)
 
 
+def test_what_is_made_where_no_number_is_given():
+    """How many tokens it drafts, and how sure it has to be."""
+    made = [ModelDrafter(DRAFT_MODEL), DynamicDrafter(DRAFT_MODEL, Confidence()), BySurvival(DRAFT_MODEL),
+            ByLoad(DRAFT_MODEL, lambda rows, gamma: 1.), Stack(DRAFT_MODEL, ModelDrafter(DRAFT_MODEL, 2))]
+    assert [drafter.most for drafter in made] == [4, 8, 8, 8, 4]
+    assert (Heuristic().start, Confidence().least, Entropy().least) == (4, .2, .1)
+
+
 @pytest.mark.parametrize("start, words", [("4", "start must be a whole number"), (0, "start must be at least 1")])
 def test_a_length_that_cannot_be_is_refused(start, words):
     with pytest.raises(RequestError, match=words):
@@ -165,6 +176,13 @@ def test_goodput_counts_by_class_and_forgets():
     assert when.chances[7] == pytest.approx(.1, abs=.05)
     when.begin()
     assert when.goes_on([.9] * 3) and not when.goes_on([.2] * 3)
+
+
+def test_where_drafts_are_dear_goodput_compares_with_the_shortest():
+    """And not with a call on one token: without a draft there is nothing to learn from."""
+    when = Goodput(3., {1: 1., 2: 1.1, 3: 1.2})
+    when.begin()
+    assert when.rate == speedup(when.alpha, 1, 3., 1.1) < 1
 
 
 def test_costs_with_a_gap_are_refused():

@@ -80,6 +80,10 @@ def test_where_every_row_is_expanded_it_is_the_most_confident_of_all_trees(count
         assert paths_of(draft, b) == set(every[:count])
 
 
+def test_a_width_beyond_the_vocabulary_is_all_of_it():
+    assert paths_of(proposed(DynamicTree(DRAFT_MODEL, 9, 9, 1)), 0) == {(token,) for token in range(5)}
+
+
 def grown(ids, count, width, depth):
     """Expand and rerank, in plain lists."""
     beam, made = [()], []

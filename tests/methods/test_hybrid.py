@@ -50,6 +50,7 @@ def test_a_copy_is_as_long_as_pays_best(chance):
     n, copy = copied(SAID, goodput[best] - 1e-4, chances)
     assert (n, copy) == (4, [5, 6, 8, 1, 2, 3, 4, 5][:best])
     assert copied(SAID, goodput[best] + 1e-4, chances) == (0, [])
+    assert copied(SAID, 0.0, chances) == (n, copy)          # not all that is better than the chain
 
 
 def test_of_two_copies_the_one_of_the_longer_match_is_taken():
@@ -190,6 +191,19 @@ def test_of_a_new_text_in_a_row_nothing_has_been_copied():
         drafter.memory.read(b, ids, b)
     drafter.read(batch.text, [0], None)
     assert drafter.since == {1: 2} and [*drafter.memory.seen] == [1]
+
+
+def test_a_batch_of_fewer_texts_is_drafted_by_the_same_drafter():
+    """The second text of the last one had copied."""
+    drafter = Hybrid(chain(), V)
+    drafter._copy = lambda b, rate: (1, [3] if b else [])
+    Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 90).round(Dice([1, 2]), Sampling())
+    draft, *_ = Batch(TARGET, drafter, [[1, 2, 3]], 90).round(Dice([1]), Sampling())
+    assert draft.steps > 0
+
+
+def test_the_most_draft_tokens_are_those_of_a_copy_or_of_the_chain():
+    assert Hybrid(chain(), V).most == 8 and Hybrid(chain(), {2: 1.0, 3: 1.1}).most == 4
 
 
 def test_costs_with_a_gap_are_refused():

@@ -95,6 +95,10 @@ def test_a_copy_is_accepted_as_often_as_the_target_would_have_written_it():
     assert mean == pytest.approx(alone.cumprod(0).sum().item(), abs=1e-12)
 
 
+def test_a_text_that_has_changed_before_its_last_token_is_read_anew():
+    assert IndexedText().read([1, 2, 9]).read([1, 5, 9, 1]).copy(1, 3) == (1, [5])
+
+
 @pytest.mark.parametrize("settings", [{"count": 0}, {"count": 10 ** 9}, {"longest": 0}, {"longest": 10 ** 9}], ids=str)
 def test_bad_sizes(settings):
     with pytest.raises(RequestError, match="at least 1|at most 4095"):

@@ -252,6 +252,15 @@ def test_the_pause_is_a_hundred_times_what_was_lost_in_plain_steps_whatever_the_
     assert opened == [*range(4, 22), *range(again, again + 18)]
 
 
+def test_what_rounds_have_gained_makes_up_for_what_others_have_lost(monkeypatch):
+    """Twenty rounds gain 7.6 plain steps each, and a hundred lose .4: it closes for the shortest pause."""
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+    modes = modes_by_length(lambda n: n < 180, clock, 700)
+    closed = [n for n in modes if n > 9 and modes[n] == "closed"]
+    assert closed[0] > 250 and closed[:65] == [*range(closed[0], closed[0] + 65)] and modes[closed[64] + 1] == "open"
+
+
 def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
     """They do not hide that the others do not pay: one in eight has a draft, and all of these are wrong."""
     clock = Clock()
@@ -312,6 +321,17 @@ def test_requests_come_and_go(wound):
     assert {mode for *_, mode in sizes} == {"closed", "open"}
     for request in requests:
         assert request.tokens == list(generate(TARGET, request.ids, request.max_new_tokens, temperature=0))
+
+
+def test_what_was_measured_of_two_texts_holds_for_three_and_not_for_four(wound):
+    gate, found = NeverSlower(ModelDrafter(DRAFT_MODEL, 2)), []
+    server = Server(TARGET, gate, rows=4)
+    for come in 2, 1, 1:
+        for _ in range(come):
+            server.submit([1, 2], max_new_tokens=40, temperature=0)
+        server.step()
+        found.append((len(server.running), gate.rows))
+    assert found == [(2, 2), (3, 2), (4, 4)]
 
 
 def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_both(monkeypatch):

@@ -108,6 +108,13 @@ def test_worked_examples(ids, settings, tokens, parents):
     assert (found[1:], its_parents[1:]) == (tokens, parents)
 
 
+def test_the_past_and_what_is_remembered_are_counted_together():
+    drafter = SuffixDrafter(2, [[8, 3, 4]], tree=True, remember=99)
+    drafter.memory.read(0, [3, 5], 0)
+    drafter.memory.read(1, [1, 3], 1)
+    assert drafter._tree(1, [1, 3]).tokens == [3, 5, 4]
+
+
 @pytest.mark.parametrize("least", [0, 1.01])
 def test_a_share_is_above_0_and_at_most_1(least):
     with pytest.raises(RequestError, match=rf"least must lie in \(0, 1\], got {least}"):

@@ -109,6 +109,8 @@ def test_what_is_needed_by_hand():
     found = needed(1, 3.36, 5, 4, .6, 1.2)
     assert [found["tokens"], found["c"]] == pytest.approx([3.6, .54]) and found["v"] is found["overhead"] is None
     assert needed(2, 3.36, 5, 4, .6, 1.2)["tokens"] is None and needed(1, 1.5, 5, 0, 0, 1.2)["c"] is None
+    # All that a round may bring, and a call of several tokens for the price of one: just enough.
+    assert needed(5, 3, 5, 4, 0, 1)["tokens"] == 5 and needed(1, 1.5, 2, 1, .5, 1.25)["v"] == 1
     # A round may take 2 and takes 2.1, with a v that is below 1 as it is: it may not fall, but it may rise.
     below = needed(2, 4, 5, 4, .4, .5)
     assert below["c"] == pytest.approx(.375) and below["v"] is None

@@ -92,6 +92,13 @@ def test_at_temperature_0_there_are_runners_up_and_it_drafts_more_than_a_chain()
     assert any(len(done.tokens) == 5 for done in rounds) and len(rounds) < 40
 
 
+def test_a_node_may_ask_for_more_children_than_there_are_tokens():
+    target = small_gpt(3, 2, 1)
+    rounds = list(speculate(target, TokenRecycling([-1, 0, 0, 0, 0]), [1, 2], 20, temperature=0))
+    assert tokens_of(rounds) == list(generate(target, [1, 2], 20, temperature=0))
+    assert max(len(done.tokens) for done in rounds) == 4
+
+
 def test_what_is_no_tree_is_refused():
     for topology in [], [-1], [0, 0], [-1, 1], "ab":
         with pytest.raises(RequestError, match="topology"):

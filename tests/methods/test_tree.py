@@ -54,6 +54,17 @@ def test_the_likeliest_tokens_follow_each_row_the_best_first():
     assert draft.tokens[:, 1:].tolist() == best
 
 
+def test_at_temperature_0_every_node_has_its_own_likeliest_children_in_whatever_order_they_are_named():
+    """Node 1's two children stand before node 2's, and are not drawn so."""
+    drafter, paths = TopTree(GPT_DRAFT_MODEL, [-1, 0, 0, 1, 1, 2]), [[5, 9]]
+    done = next(speculate(GPT_DRAFT_MODEL, drafter, paths[0], 9, 0))
+    for node, parent in enumerate(done.parents[1:], 1):
+        best = GPT_DRAFT_MODEL(torch.tensor([paths[parent]]))[0, -1].topk(2).indices.tolist()
+        assert done.tokens[node] == best[done.parents[1:node].count(parent)]
+        paths.append([*paths[parent], done.tokens[node]])
+    assert sorted(done.parents) == [-1, 0, 0, 1, 1, 2]
+
+
 def test_a_token_that_the_draft_model_would_not_write_is_not_drafted():
     """Where there are fewer tokens than nodes, the text lacks the rest."""
     ids = next([a, b] for a in range(3) for b in range(3) if DRAFT_MODEL(torch.tensor([[a, b]]))[0, -1].isinf().sum()

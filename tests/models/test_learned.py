@@ -3,8 +3,10 @@
 import argparse
 import inspect
 import shlex
+import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ import train_tiny
 from nanospec.cli import __main__ as commands
 from nanospec.errors import PairError, RequestError
 from nanospec.files import packages
-from nanospec.files.model_file import load_learned, save_learned, save_model
+from nanospec.files.model_file import check_sizes_of, load_learned, save_learned, save_model
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.methods.draft_models import LEARNED
@@ -171,6 +173,25 @@ def test_it_reads_a_layer_that_its_target_has():
         Medusa(11, TARGET.config.channels, [3], heads=3).attach(TARGET)
 
 
+def test_which_sizes_weights_may_have_at_most():
+    """As many heads as weights or channels, and nothing that is more than the tokens or the longest side of a weight.
+    """
+    target, state = SimpleNamespace(channels=5, vocab_size=9), {"a": torch.zeros(7, 2), "b": torch.zeros(0, 99)}
+    for size, most in ("heads", 5), ("width", 9):
+        check_sizes_of(state, {size: most, "layers": [10 ** 9]}, target)
+        with pytest.raises(ValueError, match=f"its weights are not those of {size} = {most + 1}"):
+            check_sizes_of(state, {size: most + 1}, target)
+    check_sizes_of(state | {"c": torch.zeros(13)}, {"width": 13}, target)
+
+
+def test_sizes_of_more_weights_than_there_are(tmp_path):
+    save_learned("medusa", small_learned("medusa", TARGET), tmp_path / "medusa.pt", TARGET)
+    saved = torch.load(tmp_path / "medusa.pt", weights_only=True)
+    torch.save(saved | {"sizes": saved["sizes"] | {"heads": 16}}, tmp_path / "medusa.pt")
+    with pytest.raises(PairError, match="it has [0-9,]+ weights, and its sizes are those of [0-9,]+"):
+        load_learned(tmp_path / "medusa.pt", TARGET, "medusa")
+
+
 @pytest.mark.parametrize("name, size", [("medusa", "heads"), ("mlp", "depth"), ("mlp", "width"), ("dflash", "block")])
 def test_sizes_that_the_weights_do_not_have_are_refused_before_anything_is_made(name, size, tmp_path, monkeypatch):
     """A file may ask for a thousand million heads."""
@@ -253,6 +274,9 @@ def test_of_packages_nothing_is_read_that_is_held_out(tmp_path, monkeypatch):
     with pytest.raises(TypeError):                              # there are no texts
         training.main(["mlp", "--out", str(tmp_path), "--texts", str(listed)])
     assert asked == [(["rich"], ["held out of None"])]
+    with pytest.raises(TypeError):
+        training.main(["mlp", "--out", str(tmp_path), "--text", "a", "b"])
+    assert asked[1:] == [([], ["held out of a", "held out of b"])]          # of all that are named
 
 
 def train(*options):
@@ -339,7 +363,17 @@ def test_it_is_trained_as_told(pair_folder, tmp_path, monkeypatch):
     (its, held, _, minutes), = heard
     assert (its.name, its.steps, its.seed, its.out, its.compiled, minutes) == ("mlp", 7, 3, tmp_path, True, 2.5)
     assert its.made_of["loss"] == "reverse-kl"
+    assert (tmp_path / "mlp.training.pt").exists()              # if it could not be written, that showed before
     assert {it.device.type for it in (its.ids, held.ids, its.model)} == {PRETEND}
+
+
+def test_each_has_a_folder_of_its_own_by_default(monkeypatch):
+    monkeypatch.setattr(training, "check", lambda args, phases, out, files: asked.append(out) or sys.exit(3))
+    asked: list[Path] = []
+    for name in "mlp", "eagle":
+        with pytest.raises(SystemExit):
+            training.main([name])
+    assert asked == [Path("out/mlp"), Path("out/eagle")]
 
 
 def test_another_loss_or_target_cannot_be_resumed(pair_folder, tmp_path, capsys):

@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from copy import deepcopy
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -138,6 +139,27 @@ def test_a_target_without_a_chat_template_writes_none(tmp_path, capsys):
     asked = ["lookback", "--weights", str(tmp_path / "a.gguf"), "--out", str(tmp_path / "it")]
     assert command.main(asked) == 2 and not (tmp_path / "it").exists()
     assert "has no chat template, so it cannot write texts: name files with --text" in capsys.readouterr().err
+    (tmp_path / "text").write_text("a few words")
+    assert command.main([*asked, "--text", str(tmp_path / "text")]) == 2            # now for its text
+    assert "too little text: a part of 24,576 tokens" in capsys.readouterr().err
+
+
+def test_texts_that_begin_alike_go_on_with_dice_of_their_own(small, monkeypatch):
+    _, target, tokenizer = small
+    monkeypatch.setattr("training.own_texts.OPENINGS", {"chat": ["What"]})
+    monkeypatch.setattr("training.own_texts.TEMPERATURES", (1.0,))
+    found = written(target, tokenizer, LAYERS, seed=5, rows=ROWS, tokens=30).tokens
+    assert len({tuple(text) for text in found.tolist()}) == ROWS
+
+
+def test_totals_are_no_coarser_than_the_logits(small):
+    """Of a copy in bfloat16, which alone would be off by as much as .03."""
+    _, target, tokenizer = small
+    copy = deepcopy(target).bfloat16()
+    for texts in read(copy, torch.arange(40), LAYERS, 0, 4, 10), written(copy, tokenizer, LAYERS, 5, rows=4, tokens=10):
+        assert texts.totals.dtype == torch.float32
+    expected = copy(torch.arange(40).view(4, 10)).float().logsumexp(-1)
+    assert (read(copy, torch.arange(40), LAYERS, 0, 4, 10).totals - expected).abs().max() < 1e-5
 
 
 def test_texts_of_others_are_read_in_windows(small):
@@ -152,7 +174,10 @@ def test_texts_of_others_are_read_in_windows(small):
 
 
 def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path, monkeypatch):
+    """Of each token they have 4 bytes, a mark and a total, and its hidden states in 2 bytes a number."""
     _, target, _ = small
+    size = AT_ONCE * TOKENS * (4 + 1 + 4 + 2 * 2 * target.config.channels)
+    assert size < (kept.folder / "0001.pt").stat().st_size < size + 10_000
     again = Kept(kept.folder, target, LAYERS, "random")
     assert len(again.parts) == 3 and all(torch.equal(a, b) for a, b in zip(again.rows(1, slice(2, 5)),
                                                                            kept.rows(1, slice(2, 5))))
@@ -171,6 +196,10 @@ def test_parts_are_found_again_and_others_are_refused(small, kept, tmp_path, mon
     monkeypatch.setattr("training.kept.check_parts", lambda *_: None)
     torch.save(torch.load(kept.folder / "0000.pt") | {"more": Fraction(3, 7)}, tmp_path / "0000.pt")
     with pytest.raises(PairError, match="or holds no texts"):               # torch makes tensors alone
+        Kept(tmp_path, target, LAYERS, "random")
+    torch.save({name: its for name, its in torch.load(kept.folder / "0000.pt").items() if name != "totals"},
+               tmp_path / "0000.pt")
+    with pytest.raises(PairError, match="was made for another target"):
         Kept(tmp_path, target, LAYERS, "random")
 
 
@@ -201,24 +230,99 @@ def test_parts_that_are_made_later_go_on_counting(small, tmp_path, monkeypatch, 
     assert command.main(asked) == 130
     monkeypatch.setattr(command, "KeptTraining", lambda *_, **__: stop.append("made"))
     stop.append(99)
-    with pytest.raises(AttributeError):                     # at once after the texts there is no training
-        command.main(asked)
+    for _ in range(2):                                      # the second time nothing is lacking
+        with pytest.raises(AttributeError):                 # at once after the texts there is no training
+            command.main(asked)
     assert stop[-1] == "made" and made == [number if of_others else 7 * 1_000_003 + number for number in range(4)]
     assert copies == ([] if of_others else [AT_ONCE] * 2)
     assert sorted(file.name for file in (tmp_path / "it" / "texts").iterdir()) == [f"{i:04}.pt" for i in range(4)]
 
 
+def test_of_texts_of_others_as_much_is_read_as_was_asked_for(small, tmp_path, monkeypatch, capsys):
+    """Of all files, what would be held out for our pair, too. They are known by where they lie. Of six parts three are
+    asked for, or all by default; that the files got shorter afterwards is no harm. It may draft each of its tokens.
+    """
+    path, target, _ = small
+    short, heard = torch.zeros(2, 3, dtype=torch.int64), []
+    texts, parts = Texts(short, torch.zeros(2, 3, 2, target.config.channels), torch.zeros(2, 3), short > 0), [6]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "read_texts", lambda path: ([f"{path.name} 1"], [f"{path.name} 2"]))
+    monkeypatch.setattr(command, "to_ids", lambda texts, *_: heard.append(texts) or torch.zeros(parts[0] * 24_576))
+    monkeypatch.setattr(command, "read", lambda model, ids, layers, number: heard.append(number) or texts)
+    monkeypatch.setattr(command, "KeptTraining", lambda *_, **__: None)
+
+    def asked(*options):
+        heard.clear()
+        argv = ["lookback", "--weights", path, "--out", tmp_path / "it", "--spoken", target.config.vocab_size, *options]
+        try:
+            command.main([*map(str, argv)])
+        except AttributeError:                              # at once after the texts there is no training
+            return heard[1:]
+        return capsys.readouterr().err
+
+    assert asked("--text", "a", "b", "--tokens", 3 * 24_576) == [0, 1, 2] and heard[0] == ["a 1", "a 2", "b 1", "b 2"]
+    assert asked("--text", tmp_path / "b", "a") == [3, 4, 5]
+    for others in ["--text", "else/a", "b"], []:
+        assert "of other texts" in asked(*others)
+    parts[0] = 1
+    assert asked("--text", "a", "b") == []
+
+
+def test_how_much_it_writes_by_default(small, tmp_path, monkeypatch):
+    """And with more tokens than the target has none can be drafted."""
+    path, target, _ = small
+    short, made = torch.zeros(2, 3, dtype=torch.int64), []
+    texts = Texts(short, torch.zeros(2, 3, 2, target.config.channels), torch.zeros(2, 3), short > 0)
+    monkeypatch.setattr(command, "written", lambda *its: made.append(its[-1]) or texts)
+    monkeypatch.setattr(command, "quick_copy", lambda model, rows: model)
+    monkeypatch.setattr(command, "KeptTraining", lambda *_, **__: None)
+    asked = ["lookback", "--weights", str(path), "--out", str(tmp_path / "it"), "--spoken"]
+    assert command.main([*asked, str(target.config.vocab_size + 1)]) == 2 and made == []
+    with pytest.raises(AttributeError):
+        command.main([*asked, "9"])
+    assert made == list(range(16)) and "default: 393216" in command.options().format_help()
+
+
+@pytest.mark.parametrize("device, asked, works, compiled", [
+    ("cpu", False, True, False), ("cpu", True, True, True), ("cuda", False, True, True), ("cuda", True, False, False)])
+def test_what_is_compiled(device, asked, works, compiled, monkeypatch):
+    """On CUDA without being asked."""
+    monkeypatch.setattr(command, "compiler_for", lambda device: (lambda: None) if works else None)
+    assert command.compiles(SimpleNamespace(device=device, compile=asked)) is compiled
+
+
+def test_the_last_layers_states_are_kept_whichever_a_draft_model_reads(small, tmp_path):
+    """The target's probabilities follow from them."""
+    _, target, _ = small
+    kept = Kept(tmp_path, target, [0])
+    kept.add(lambda part: read(target, torch.arange(AT_ONCE * TOKENS) % 9, kept.layers, part))
+    assert kept.layers == [0, 1] and kept.parts[0]["hidden"].shape[2] == 2
+
+
 def test_a_pass_sees_every_text_once_and_none_that_is_held_out(small, kept, tmp_path):
+    """Other texts stand together in every pass, and with another seed."""
     learning = training(small, kept, tmp_path)
     every = {tuple(text) for text in kept.tokens().tolist()}
     assert len(every) == 2 * AT_ONCE
-    for _ in range(2):
-        seen = []
-        for _ in range(2 * AT_ONCE // 16):
-            seen += [tuple(text) for text in learning.batch().tokens.tolist()]
-            learning.step += 1
-        assert len(seen) == 2 * AT_ONCE and set(seen) == every
+    passes = set()
+    for learning.seed, first in (3, 0), (3, 8), (4, 0):
+        batches = []
+        for learning.step in range(first, first + 2 * AT_ONCE // 16):
+            batches.append(frozenset(tuple(text) for text in learning.batch().tokens.tolist()))
+        assert sum(map(len, batches)) == 2 * AT_ONCE and every == {text for batch in batches for text in batch}
+        passes.add(frozenset(batches))
+    assert len(passes) == 3
     assert not every & {tuple(text) for text in kept.rows(0, slice(None)).tokens.tolist()}
+
+
+@pytest.mark.parametrize("layers", [[0], [1]])
+def test_a_draft_model_gets_the_states_of_the_layers_that_it_reads(small, kept, tmp_path, layers):
+    """Of all that are kept."""
+    _, target, tokenizer = small
+    plan = Plan("lookback", SIZES | {"layers": layers}, target.config, steps=(8,), batch=16)
+    texts = kept.rows(1, slice(2))
+    found = KeptTraining(target, plan, 3, kept, tokenizer, tmp_path).known(texts).hidden
+    assert torch.equal(found, texts.hidden[:, :, layers].float())
 
 
 def test_the_frequent_tokens_are_those_of_answers():
@@ -290,10 +394,12 @@ def test_text_by_text_it_is_the_whole_batchs_loss(small, kept, tmp_path, monkeyp
 def test_a_quick_copy_is_the_same_model_and_leaves_it_as_it_is(monkeypatch):
     model, asked = small_gpt(97, 3, 1).float(), set()
     monkeypatch.setattr(command, "step_seconds", lambda copy, rows, repeats, warm_up: (
-        asked.add((rows, repeats, warm_up)) or copy.dtype != torch.bfloat16))
+        asked.add((rows, repeats, warm_up, torch.get_num_threads())) or copy.dtype != torch.bfloat16))
     before = logits(model)
+    torch.set_num_threads(2)
     copy = command.quick_copy(model, 7)
-    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before) and asked == {(7, 2, 1)}
+    torch.set_num_threads(1)
+    assert copy.dtype == torch.bfloat16 and torch.equal(logits(model), before) and asked == {(7, 2, 1, 2)}
     assert 0 < (logits(copy) - before).abs().max() < 0.1 * before.abs().max()
 
 
@@ -340,7 +446,11 @@ def test_the_command(small, tmp_path, capsys, monkeypatch, untuned):
              str(2 * AT_ONCE * TOKENS)]
     assert command.main([*asked, "--minutes", "0"]) == 0
     told = capsys.readouterr().out
-    assert "24,576 tokens to train on; lookback: " in told and "lookback drafts 40 tokens" in told
+    assert "24,576 tokens to train on; lookback: " in told
+    learned_from, drafted = torch.load(out / "texts" / "0001.pt")["tokens"].flatten().tolist(), load_learned(
+        out / "lookback.pt", target, "lookback").ids.tolist()
+    share = sum(token in drafted for token in learned_from) / 24_576
+    assert f"lookback drafts 40 tokens, which are {share:.1%} of these texts" in told and 0 < share < 1
     assert sorted(file.name for file in (out / "texts").iterdir()) == ["0000.pt", "0001.pt"]
     assert command.main(asked) == 2 and "already holds lookback.pt" in capsys.readouterr().err
     assert command.main([*asked, "--resume"]) == 0

@@ -65,6 +65,16 @@ def lines_of(file: str) -> set[int]:
     return found
 
 
+def keeping() -> list[_lru_cache_wrapper]:
+    """All functions that keep what they have made (functools.cache)."""
+    return [thing for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper]
+
+
+def forget(functions: list[_lru_cache_wrapper]) -> None:
+    for function in functions:
+        function.cache_clear()
+
+
 class Mutator:
     """The pytest plugin that runs the tests in its own way. verdicts: of each mutant, a word of OF_A_CHILD."""
 
@@ -78,9 +88,11 @@ class Mutator:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = session.items
-        for item, following in zip(items, [*items[1:], None]):
+        for before, item, following in zip([None, *items], items, [*items[1:], None]):
+            if before is None or before.path != item.path:      # what another file's tests have made is made anew
+                forget(keeping())
             self.watch(item, following)
-        self.keeping = [thing for thing in gc.get_objects() if type(thing) is _lru_cache_wrapper]
+        self.keeping = keeping()                            # once: a child that looks for them copies all memory
         for number, mutant in enumerate(self.mutants, 1):
             verdict, by = self.verdict(mutant)
             self.verdicts.append((mutant, verdict, by))
@@ -173,8 +185,7 @@ class Mutator:
             codes = exchanges(mutant.bug()) if mutant else []
             if mutant and not codes:
                 return 2
-            for function in self.keeping:
-                function.cache_clear()
+            forget(self.keeping)
             with exchanged(codes):
                 for item, following in zip(items, [*items[1:], None]):
                     if any(report.failed for report in runtestprotocol(item, nextitem=following, log=False)):

@@ -70,7 +70,9 @@ def test_after_a_silence_it_drafts_as_one_that_has_read_everything(draft_model):
     batch, dice = Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1, 1, 2]], 60), Dice([1, 2])
     while silent:
         fresh = Batch(TARGET, ModelDrafter(draft_model, 3), batch.text.ids(), 60)
+        missed = drafter.new
         drawn, *_ = batch.round(dice, Sampling())
+        assert drafter.new == (0 if silent[0] else missed + 1)      # more would be read again, and again
         if silent[0]:
             dice.column = 0                             # the same uniforms once more
             again = fresh.drafter.propose(fresh.text, Sampling(), dice, int(fresh.text.length.max()) + 3)
@@ -124,7 +126,7 @@ def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
 def test_costs_follow_what_rounds_take_and_one_odd_round_moves_them_little():
     costs = Costs({1: [1.0, 2.0], 5: [3.0, 6.0]})
     costs.saw(1, 1, 1000.0)
-    assert costs(1, 1) == pytest.approx(2.4) and costs(1, 0) == 1 - FADE
+    assert costs(1, 1) == pytest.approx(2.4) and costs(1, 0) == 1 - FADE == 0.995
     for _ in range(40):
         costs.saw(3, 1, 3.0)
     assert costs(3, 1) == pytest.approx(3, abs=0.01) and costs(5, 1) == 6

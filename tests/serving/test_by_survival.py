@@ -78,3 +78,15 @@ def test_a_sure_text_gets_the_places_that_an_unsure_one_does_not_want(monkeypatc
     dice.refill(12)
     draft = drafter.propose(text, Sampling(), dice, int(text.length.max()), 0)
     assert drafter.counts.tolist() == [4, 0] and draft.tokens.shape == (2, 5)
+
+
+def test_a_draft_step_that_brings_no_text_a_place_was_taken_all_the_same(monkeypatch):
+    """.9 and .81 of the first text, .5 and .25 of the second. The first one's third place may have .729, and has .081.
+    """
+    drafter, classes = BySurvival(DRAFT_MODEL, 4), iter([[4, 2], [4, 2], [0, 0]])
+    monkeypatch.setattr(by_survival, "sureness", lambda likeliest: torch.tensor(next(classes)))
+    batch, dice = Batch(TARGET, drafter, PROMPTS[:2], 90), Dice([1, 2])
+    drafter.acceptance = SimpleNamespace(share=torch.tensor([.1, .2, .5, .7, .9]))
+    dice.refill(12)
+    draft = drafter.propose(batch.text, Sampling(), dice, 12)
+    assert drafter.counts.tolist() == [2, 2] and draft.tokens.shape == (2, 3) and draft.steps == 3

@@ -161,7 +161,7 @@ def test_what_exceeds_the_context_is_not_appended():
     for bad, words in [({"ids": [9]}, "outside"), ({"stop": ["\n"]}, "stop must be a list of token"),
                        ({"stop": "\n"}, "stop must be"), ({"stop": None}, "stop must"), ({"stop": 3}, "stop must"),
                        ({"ids": "ab"}, "appended must be a list of token ids"), ({"ids": None}, "appended must be"),
-                       ({"max_new_tokens": "4"}, "max_new_tokens must be")]:
+                       ({"max_new_tokens": "4"}, "max_new_tokens must be"), ({"seed": -1}, "a seed has 32 bits")]:
         talk = talk_of("chain")
         with pytest.raises(RequestError, match=words):
             list(talk.reply(**{"ids": [1, 2], "max_new_tokens": 4, "temperature": 0} | bad))

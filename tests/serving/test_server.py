@@ -105,7 +105,8 @@ def test_a_request_that_cannot_be_answered_is_refused_at_once(ids, settings, wha
 
 def test_slots_are_for_the_texts_that_may_come_and_not_for_all_that_the_target_could_read():
     target = small_gpt(5, 1, 1, context=10_000)
-    assert Server(target, ModelDrafter(target, 3)).cache.kv.shape[3] < 2 * CONTEXT
+    server = Server(target, ModelDrafter(target, 3))
+    assert server.cache.kv.shape[3] < 2 * CONTEXT and (server.context, server.rows) == (CONTEXT, 8) == (4096, 8)
     server = Server(target, ModelDrafter(target, 3), context=30)
     request = server.submit([1] * 20, max_new_tokens=10, temperature=0)
     with pytest.raises(RequestError, match="21 prompt tokens and 10 new ones .* context of 30: .*context="):
@@ -215,12 +216,13 @@ def test_the_users_rule_comes_before_the_drafters():
 
 
 def test_the_prompt_of_the_next_is_read_while_all_rows_write():
-    server = server_of(rows=1)
-    server.submit([1], max_new_tokens=40)
+    """And of no other, for which those that write would have to wait."""
+    server = server_of(rows=2)
+    for ids, new in ([1], 40), ([2], 40), ([1, 2] * 40, 1), ([2, 1] * 40, 1):
+        server.submit(ids, max_new_tokens=new)
     server.step()
-    server.submit([1, 2] * 40, max_new_tokens=1)
     server.step()
-    assert [prompt.length for prompt in server.waiting] == [PIECE]
+    assert [prompt.length for prompt in server.waiting] == [PIECE, 0]
 
 
 def test_a_request_for_nothing_is_done_at_once():

@@ -48,7 +48,10 @@ def by_hand(max_new_tokens, temperature, top_k, top_p, min_p, seed, stop) -> lis
 
 @pytest.mark.parametrize("takes", [speculate, generate, Conversation.reply, Request], ids=lambda takes: takes.__name__)
 def test_these_are_all_settings(takes):
-    assert set(signature(takes).parameters) - NO_SETTINGS == set(SETTINGS)
+    """And without them a request is for 128 tokens of the target's own distribution."""
+    known = signature(takes).parameters
+    assert set(known) - NO_SETTINGS == set(SETTINGS)
+    assert {name: known[name].default for name in DEFAULTS} == DEFAULTS | {"max_new_tokens": 128}
 
 
 @pytest.mark.parametrize("run", [served, replied])

@@ -185,6 +185,20 @@ def test_by_survival():
     assert silent and different(counts, drafts)
 
 
+@pytest.mark.parametrize("drafter", [
+    BySurvival(DRAFT_MODEL, 3), DynamicDrafter(DRAFT_MODEL, Goodput(.05, {2: 1.1, 3: 1.2, 4: 1.3}), 3)],
+    ids=["by-survival", "goodput"])
+def test_a_text_without_numbers_leaves_the_others_what_they_have_learned(drafter):
+    """It fails alone, when the round is over."""
+    batch, dice = Batch(TARGET, drafter, PROMPTS, 90), dice_of(PROMPTS)
+    draft = drafter.propose(batch.text, Sampling(T), dice, 12)
+    path, count, p_target, *rest = batch_end(draft, [0, 0, 0])
+    p_target[1] = float("nan")
+    drafter.commit(draft, path, count, p_target, *rest)
+    known = drafter.acceptance if isinstance(drafter, BySurvival) else drafter.rules[0].acceptance
+    assert known.share.isfinite().all() and known.judged.sum() > 31.36          # 8 classes began with 4 each
+
+
 def test_hybrid():
     """Text 0 copies after a match of 2 tokens, text 1 after one of 7, and text 2 in every third round alone: in the
     others the draft model drafts for it, and learns of it alone.

@@ -60,6 +60,13 @@ def test_what_it_expects_is_what_decoding_brings_on_average_over_all_texts(name)
     assert torch.allclose(betas, measured, atol=1e-9)
 
 
+def test_of_a_token_that_the_target_would_never_write_nothing_is_known_but_how_often_drafts_are_accepted():
+    tokens = torch.tensor([[1, 0, 2, 1, 2, 0, 1]])
+    stood, beta = judged(TABLE, DRAFT_MODEL, tokens, Sampling(0), 2)
+    others = TABLE(tokens)[0, :5].argmax(-1) != tokens[0, 1:6]
+    assert others.any() and torch.equal(stood[..., others], beta[..., others])
+
+
 def test_after_each_text_the_bar_is_told():
     told = []
     judged(TABLE, DRAFT_MODEL, torch.tensor([[1, 0, 2], [0, 2, 1]]), Sampling(.7), 1, lambda: told.append(1))
@@ -85,10 +92,11 @@ def test_rounds_by_hand():
 
 
 def test_kinds_of_tokens():
-    texts = ["\n    ", " def", "def", "42", "):", " x1", " 7", " self.", "_x"]
+    texts = ["\n    ", " def", "def", "42", "):", " x1", " 7", " self.", "_x", "\tx"]
     assert [kind_of(text) for text in texts] == [
         "white space", "the beginning of a word", "a word, or the rest of one", "digits", "signs",
-        "the beginning of a word", "digits", "the beginning of a word", "a word, or the rest of one"]
+        "the beginning of a word", "digits", "the beginning of a word", "a word, or the rest of one",
+        "the beginning of a word"]
     kinds = by_kind(torch.tensor([[.5, .7], [1.0, .2]]), torch.tensor([[0, 3, 1], [3, 4, 1]]), texts.__getitem__)
     assert kinds == {"white space": (.25, pytest.approx(.5)), "digits": (.5, pytest.approx(.85)),
                      "signs": (.25, pytest.approx(.2))}

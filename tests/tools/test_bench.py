@@ -21,7 +21,7 @@ from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench import transformers as beside
 from nanospec.cli.bench.measure import measure
-from nanospec.cli.bench.prompts import CHAT, held_out_prompts
+from nanospec.cli.bench.prompts import CHAT, held_out_prompts, repetitive_prompts
 from nanospec.cli.bench.question_file import read_questions
 from nanospec.cli.method_options import best_topology, measure_accepted, options_of, topology_of
 from nanospec.cli.quantities import BUSY, CallCosts, alpha_of, numbers_of
@@ -279,6 +279,7 @@ def test_as_many_prompts_as_asked_for_or_none(monkeypatch):
     assert [ids[1] for ids in held_out_prompts(pair, 7)] == [91 * i % 100 for i in range(7)]
     with pytest.raises(RequestError, match="too few for 11 prompts"):
         held_out_prompts(pair, 11)
+    assert [ids[:2] for ids in repetitive_prompts(pair)] == [[256, ord(" ")], [256, ord("H")]]
 
 
 # Clocks

@@ -489,6 +489,9 @@ def test_a_line_of_a_pipe_has_an_end(monkeypatch):
         assert [next(typed) for _ in found] == found
         with pytest.raises(StopIteration if len(found) == 2 else RequestError):
             next(typed)
+    asked: list[int] = []                                           # no more is read of it than tells that
+    monkeypatch.setattr(sys.stdin, "readline", lambda most=-1: asked.append(most) or "12345678")
+    assert next(keyboard.lines("> ")) == "12345678" and asked == [9]
 
 
 def test_ctrl_c_ends_an_answer_and_not_the_conversation(model, monkeypatch, capsys):

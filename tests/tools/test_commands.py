@@ -27,7 +27,7 @@ def test_each_name_reaches_its_script(name, monkeypatch):
     assert f"\n    {name} " in commands.__doc__
 
 
-@pytest.mark.parametrize("argv, status", [([], 0), (["--help"], 0), (["demp"], 2), (["\x1b[2J"], 2)])
+@pytest.mark.parametrize("argv, status", [([], 0), (["--help"], 0), (["-h"], 0), (["demp"], 2), (["\x1b[2J"], 2)])
 def test_without_a_name_it_says_which_there_are(argv, status, capsys):
     assert commands.main(argv) == status
     said = "".join(capsys.readouterr())
@@ -41,8 +41,9 @@ def test_the_exercises_are_in_a_clone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "path", ["elsewhere", *sys.path])
     monkeypatch.chdir(tmp_path)
     assert commands.main(["check", "--list"]) == 2 and "in the repository" in capsys.readouterr().err
-    monkeypatch.chdir(ROOT / "lessons" / "exercises")
-    assert commands.main(["check", "--list"]) == 0 and "of 23 solved" in capsys.readouterr().out
+    for folder in ROOT, ROOT / "lessons" / "exercises":
+        monkeypatch.chdir(folder)
+        assert commands.main(["check", "--list"]) == 0 and "of 23 solved" in capsys.readouterr().out
     assert sys.path[0] == str(ROOT)
 
 

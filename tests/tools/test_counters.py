@@ -39,6 +39,7 @@ accept rate: 0.00, cuda graph: True, gen throughput (token/s): 0.0, #queue-req: 
 """
 REQUEST = ("0.06.896.015 I slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted /   259 "
            "generated), mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)\n")
+OLDER = "57.42 I draft acceptance rate = 0.69953 (  149 accepted /   213 generated)\n"
 STATISTICS = ("0.06.896.057 I statistics     draft-eagle3: #calls(b,g,a) =    1     87     87, #gen drafts =     87, "
               "#acc drafts =    70, #gen tokens =    259, #acc tokens =   167, #mean acc len = 2.92, #acc rate/pos = "
               "(0.805, 0.632, 0.483), dur(b,g,a) = 0.005, 325.555, 0.114 ms\n")
@@ -67,6 +68,10 @@ def test_vllms_metrics(read):
     both, = read(METRICS + METRICS.replace('engine="0"', 'engine="1"').replace("} 98.0", "} 101.0").replace(
         "} 226.0", "} 229.0").replace("} 157.0", "} 1.63e+02"))
     assert read(METRICS.replace("157.0", "999999999999999"))[0].drafts == 10 ** 15 - 1
+    begun, = read(METRICS + METRICS.splitlines()[2].replace('engine="0"', 'engine="1"'))    # it has no others yet
+    assert begun.drafts == 314 and begun.drafted == 628
+    uneven, = read(METRICS.replace("} 63.0", "} 99.0").replace("} 226.0", "} 262.0"))       # it came in between
+    assert uneven.curve[:2] == pytest.approx((98 / 157, 99 / 157))
     assert both.drafts == 320 and both.curve[0] == pytest.approx(199 / 320)
     assert both.length == pytest.approx(1 + 455 / 320)
 
@@ -121,6 +126,9 @@ def test_drafts_of_different_lengths(read):
     its, = read("SpecDecoding metrics: Mean acceptance length: 2.00, Accepted: 100 tokens, Drafted: 150 tokens, "
                 "Per-position acceptance rate: 0.600, 0.300, 0.100, Avg Draft acceptance rate: 66.7%")
     assert its.drafts == pytest.approx(100) and its.drafted == 150
+    its, = read("SpecDecoding metrics: Accepted: 1000 tokens, Drafted: 3015 tokens, Per-position acceptance rate: "
+                "0.500, 0.300, 0.200")                  # 1,000 drafts, about: they have three places, and not four
+    assert its.drafts == pytest.approx(1000) and its.curve == pytest.approx((.5, .3, .2))
 
 
 @pytest.mark.parametrize("accepted, drafted, shares, drafts", [
@@ -146,6 +154,7 @@ def test_sglangs_log(read):
 @pytest.mark.parametrize("gamma, rate, words", [
     (3, "0.60", "0.60, is accepted of drafted, without the bonus token."),              # 1.8 / 3
     (3, "0.70", "0.70, is with the bonus token on both sides."),                        # 2.8 / 4
+    (3, "0.63", "0.63, is neither 0.60, accepted of drafted, nor 0.70"),
     (2, "0.40", "0.40, is neither 0.90, accepted of drafted, nor 0.93")])
 def test_sglangs_two_accept_rates(gamma, rate, words, read):
     line = SGLANG.splitlines()[1].replace("accept rate: 0.60", f"accept rate: {rate}")
@@ -205,15 +214,21 @@ def test_llamas_requests(read):
     """Where there are no statistics: 167 / 1.92 drafts, twice. An older line counts no drafts."""
     its, = read(REQUEST * 2)
     assert its.drafts == pytest.approx(2 * 167 / 1.92) and its.curve == pytest.approx((.805, .632, .483))
-    older, = read("57.42 I draft acceptance rate = 0.69953 (  149 accepted /   213 generated)\n")
+    older, = read(OLDER)
     assert older.rate == pytest.approx(149 / 213) and older.length is None and older.curve == ()
-    mean_alone, = read("I slot | draft acceptance = 0.75000 (  300 accepted /   400 generated), mean len =  2.50\n")
+    both, = read(OLDER + REQUEST)                                            # how many drafts of one of them is not known
+    assert both.rate == pytest.approx(316 / 472) and both.length is None and both.curve == ()
+    mean = "I slot | draft acceptance = 0.75000 (  300 accepted /   400 generated), mean len =  2.50\n"
+    mean_alone, = read(mean)
     assert mean_alone.drafts == pytest.approx(200) and mean_alone.curve == ()
+    without_places, = read(REQUEST + mean)
+    assert without_places.drafts == pytest.approx(200 + 167 / 1.92) and without_places.curve == ()
 
 
 def test_llama_leaves_out_places_that_were_never_accepted(read):
     its, = read(STATISTICS.replace("259", "435").replace("(0.805, 0.632, 0.483)", "(0.966, 0.954)"))
     assert its.curve == pytest.approx((.966, .954, 0, 0, 0))               # 435 / 87 tokens in a draft
+    assert len(read(STATISTICS.replace("259", "9000000"))[0].curve) == 4096     # whatever a file says
 
 
 def test_drafts_are_counted_although_shares_have_three_digits(read):
@@ -226,6 +241,10 @@ def test_drafts_are_counted_although_shares_have_three_digits(read):
 def test_a_line_in_which_nothing_was_drafted_counts_nothing(read):
     its, = read(LOG + LOG.splitlines()[-1].replace("Drafted: 9 ", "Drafted: 0 ").replace("0.000", "nan"))
     assert its.drafts == pytest.approx(274) and its.drafted == 822 and len(its.curve) == 3
+
+
+def test_bytes_that_are_no_text_do_not_hide_a_line(read):
+    assert read(LOG.encode().replace(b"[m", b"\xff[m"))[0].drafts == pytest.approx(274)
 
 
 def test_a_list(read):
@@ -259,7 +278,8 @@ PLACE = 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="0"} 1\n'
     ("vllm:spec_decode_num_drafts_total 5\n", (), "have no num_draft_tokens"),
     (METRICS.replace("num_accepted_tokens_total", "other"), (), "have no num_accepted_tokens: is it the whole"),
     (LOG.splitlines()[-1].replace("Drafted: 9", "Drafted: 0"), (), "counts no draft token"),
-    (METRICS, (5,), "--gamma for a list"), (STATISTICS, (0, "with"), "--bonus is for a list"),
+    (METRICS, (5,), "--gamma for a list"), (LOG, (5,), "--gamma for a list"), (STATISTICS, (5,), "--gamma for a list"),
+    (STATISTICS, (0, "with"), "--bonus is for a list"),
     (SGLANG, (3, "with"), "SGLang's log, which says this: --bonus is for a list"),
     (LOG.replace("Accepted: 141", "Accepted: none"), (), "line 2: no 'Accepted' there"),
     (LOG.replace("0.897", "0.8.97"), (), "line 2: '0.8.97' is no count"),

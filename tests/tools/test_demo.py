@@ -31,6 +31,7 @@ from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.index import DRAFTERS, RULES
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, Round, speculate, tokens_of
+from tests.invented import Clock, chain, letters
 
 ROOT = Path(__file__).parents[2]
 PROMPT = "abcabcab"
@@ -80,6 +81,7 @@ def test_what_it_writes(run, tmp_path, weights):
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
     assert "The two texts differ because each was drawn with random numbers of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
+    assert all(any(word in line for line in lines_of(svg)) for word in ("speed-up", "tokens/s, speculative", "differ"))
     target, draft_model, tokenizer = load_pair(weights, dtype=torch.float64)
     rounds = speculate(target, ModelDrafter(draft_model, 3), [256, *PROMPT.encode()], 24, temperature=0.8, seed=5,
                        stop={256})
@@ -145,11 +147,12 @@ def test_temperature_zero_says_whether_it_was_rounding():
     """By the judge of texts: a token that the target would not write is a bug."""
     target, tokenizer = small_gpt(257, 2, 2), Tokenizer({bytes([b]): b for b in range(256)})
     plain = [*generate(target, [5, 6], 40, 0)]
-    this = SimpleNamespace(args=SimpleNamespace(temperature=0), ids=[5, 6], setups=[Setup(target, None, None)],
-                           tokenizer=tokenizer)
+    this = SimpleNamespace(args=SimpleNamespace(temperature=0), ids=[5, 6], tokenizer=tokenizer,
+                           setups=[Setup(None, None, None), Setup(target, None, None)])     # the last one wrote them
     text = demo.Demo.difference(this, plain, [*plain[:30], (plain[30] + 1) % 257, *plain[31:]]).plain
     assert "they part at new token 30" in text and "A BUG in B" in text
-    assert "token for token" in demo.Demo.difference(this, plain, plain[:20]).plain
+    for texts in (plain, plain[:20]), (plain[:20], plain):
+        assert "token for token" in demo.Demo.difference(this, *texts).plain
 
 
 @pytest.mark.parametrize("drafter", DRAFTERS)
@@ -164,6 +167,20 @@ def test_the_steps_of_every_drafter(run, drafter):
     assert coins or drafter in ("entropy", "by-load")
     rounds = len(re.findall("^round", out, re.M))
     assert out.count("bonus, drawn") + out.count("replacement, drawn") == rounds > 1        # no key is waited for
+
+
+def test_at_a_keyboard_every_round_waits_for_the_enter_key(run, monkeypatch):
+    """Until it is Ctrl-D, which ends them."""
+    keys = iter(["", "", EOFError()])
+
+    def wait(console, prompt):
+        if key := next(keys):
+            raise key
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr(Console, "input", wait)
+    status, out, _ = run("--step", "--temperature", "0.8", "--max-new-tokens", "24")
+    assert status == 0 and re.findall(r"^round (\d+)", out, re.M) == ["1", "2", "3"]
 
 
 def test_the_steps_are_drawn_by_the_seed(run):
@@ -348,6 +365,40 @@ def test_the_script(tmp_path, capsys, monkeypatch):
     assert calls[0] == 12 > max(calls[1:]) and len(calls) == 3
     assert temperatures == 3 * [0] + 3 * [.8]
     assert len(re.findall(r"Times as fast at temperature (0|0\.8): \d+\.\d\d \(.*?\), \d+\.\d\d", out)) == 2
+
+
+def test_what_the_script_shows_and_times(monkeypatch, capsys):
+    """Each way with a pair of its own. Its seconds are made up, turn by turn: those of the first are shown, and of the
+    ratios of all three the median: 1.5, 3 and 4; .5, 2.5 and 1.6; then 3.5, 1.25 and .5; 7, 2.5 and .25.
+    """
+    clock, asked = Clock(), []
+    seconds = iter([6, 4, 12, 9, 3, 3.6, 4, 1, 2.5, 7, 2, 1, 5, 4, 2, 3, 6, 12])
+
+    def during(found, *its):
+        asked.append(its)
+        clock.wind(next(seconds))
+        return iter(found)
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("time.perf_counter", clock)
+    monkeypatch.setattr("nanospec.files.load_pair", lambda device, draft_model: (
+        f"target of {draft_model}", draft_model,
+        SimpleNamespace(begin=[0], encode=lambda text: [1], decode=letters)))
+    monkeypatch.setattr("nanospec.generate.generate", lambda target, ids, *its: during([1, 7, 1, 2, 7], target, *its))
+    monkeypatch.setattr("nanospec.speculate.ModelDrafter", lambda draft_model, gamma: (draft_model, gamma))
+    monkeypatch.setattr("nanospec.speculate.speculate", lambda target, drafter, ids, *its: during(
+        [chain([.5, .25], 1), chain([.75, .625], 2)], target, drafter, *its))
+    runpy.run_path(str(ROOT / "demo.py"))
+    assert asked[:3] == [("target of gpt", 64, 0), ("target of gpt", ("gpt", 4), 64, 0),
+                         ("target of prefix", ("prefix", 4), 64, 0)] and len(asked) == 18
+    out = capsys.readouterr().out
+    assert "\x1b[32ma\x1b[0m\x1b[9;31mb\x1b[0m\x1b[4;33mz\x1b[0m\x1b[32mab\x1b[0m\x1b[1;34mz\x1b[0m" in out
+    out = " ".join(re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", out).split())
+    assert re.findall(r"64 tokens in (\d+) calls of the target, (\S+) seconds", out) == [
+        ("64", "6.0"), ("2", "4.0"), ("2", "12.0")] and "the same, token for token" in out
+    assert re.findall(r"Times as fast .*?\), .*?\)", out) == [
+        "Times as fast at temperature 0: 3.00 (a small GPT drafts), 1.60 (prefix drafts)",
+        "Times as fast at temperature 0.8: 1.25 (a small GPT drafts), 2.50 (prefix drafts)"]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nanospec.errors import RequestError
+from nanospec.errors import SEEDS, RequestError
 from nanospec.judge import doubts, sequential as looking, witnesses
 from nanospec.cli.judge import main
 from nanospec.judge.endpoint import Endpoint, EndpointError
@@ -66,6 +66,8 @@ class Server(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
+        if self.headers["Content-Type"] != "application/json":
+            return self.send_error(415)                         # as vLLM does
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, body))
         said = self.server.answer(body)
@@ -209,6 +211,61 @@ def test_no_tokens_are_no_task(witness):
         against_plain(server, server, 9, 0) if witness == "--plain" else against_logprobs(server, 9, 0)
 
 
+@pytest.mark.parametrize("witness", ["--plain", "logprobs"])
+def test_the_last_seed_that_a_server_is_sent_is_one(witness):
+    server = Beside("http://x", [0], 1, {})
+    with pytest.raises(RequestError, match="seed"):
+        against_plain(server, server, 9, SEEDS - 10) if witness == "--plain" else against_logprobs(
+            server, 9, SEEDS - 10)
+
+
+@pytest.mark.parametrize("prompt, had", [([4, 1], [4, 1]), ("ab", ())])
+def test_another_cause_must_explain_all_samples(prompt, had, monkeypatch):
+    """Those too that no verdict needed; each is drawn once. The prompt's tokens count where they are known."""
+    seeds, heard = [], []
+
+    class Heard(BesideFaulty):
+        def complete(self, seed, **more):
+            seeds.append(seed)
+            return super().complete(seed, **more)
+
+    monkeypatch.setattr(witnesses, "of_settings", lambda server, drawn, ids: heard.append(
+        ([number for number, _ in drawn], ids)))
+    verdict = against_logprobs(Heard("http://x", prompt, 1, {}, at_once=1), 200, 7)
+    assert verdict.wrong and verdict.samples < 200
+    assert seeds == [*range(7, 207)] and heard == [([*range(200)], had)]
+
+
+def test_all_samples_are_asked_for_before_a_model_accuses(monkeypatch):
+    """Each once, and of all of them the causes are looked for, with what was asked for."""
+    seeds, heard = [], []
+
+    class Heard(BesideFaulty):
+        def complete(self, seed, **more):
+            seeds.append(seed)
+            return super().complete(seed, **more)
+
+    for name in "of_words", "of_prompt":
+        monkeypatch.setattr(doubts, name, lambda *_: None)
+    monkeypatch.setattr(witnesses, "of_settings", lambda server, drawn, ids: heard.append((len(drawn), ids)))
+    monkeypatch.setattr(doubts, "of_precision", lambda server, target, ids, replies, settings: heard.append(
+        (len(replies), ids, settings["top_k"])))
+    server = Heard("http://x", [0], 1, {"top_k": 8}, at_once=1)
+    verdict = witnesses.against_model(server, Recomputed(lambda ids: LOGITS[ids], 8), [0], 200, 7)
+    assert verdict.wrong and verdict.samples < 200
+    assert seeds == [*range(7, 207)] and heard == [(200, [0]), (200, [0], 8)]
+
+
+def test_a_model_must_have_the_tokens_that_were_not_drawn_too():
+    class Other(Beside):
+        said = staticmethod(lambda body: {"text": "b", "logprobs": {
+            "tokens": ["token_id:1"], "top_logprobs": [{"token_id:1": -0.5, "token_id:9": -1.5}]}})
+
+    with pytest.raises(EndpointError, match="names token 9, the model in the folder has 0 to 7"):
+        witnesses.against_model(Other("http://x", [0], 1, {}, at_once=1), Recomputed(lambda ids: LOGITS[ids], 8), [0],
+                                5, 0)
+
+
 def test_looks_share_the_false_alarms():
     """As sequential.py says; the first one that is sure is the last; at_once changes nothing but the time."""
     assert looks_at(2_000, 1) == [(2_000, FALSE_ALARM)]
@@ -322,6 +379,21 @@ def test_a_length_is_said_by_a_number_or_by_how_a_text_ended(written, ended, say
     for again in (written, ended), (3, "length"):               # of one that does not say it no other does
         endpoint._look_at_length({"text": "a", "finish_reason": again[1]}, {"completion_tokens": again[0]}, 3)
     assert endpoint.says_length == says
+
+
+def test_a_prompt_has_as_many_tokens_as_the_last_number_that_was_said():
+    endpoint, said = Endpoint("http://made.up", [1, 2], 3, {}), []
+    for usage in None, [7], "7", 7, {"prompt_tokens": 7}, {"prompt_tokens": "9"}, {"prompt_tokens": 8}, {}:
+        endpoint._look_at_length({"text": "a"}, usage, 3)
+        said.append(endpoint.prompt_tokens)
+    assert said == [None] * 4 + [7, 7, 8, 8]
+
+
+@pytest.mark.parametrize("ended", ["stop", "eos_token", "abort"])
+def test_a_text_that_ended_in_any_other_way_is_not_judged(ended):
+    endpoint = Endpoint("http://made.up", [1, 2], 3, {})
+    with pytest.raises(EndpointError, match=f"ended a text by '{ended}' where 3 tokens"):
+        endpoint._look_at_length({"text": "a", "finish_reason": ended}, None, 3)
 
 
 def test_three_tokens_may_have_three_thousand_characters():

@@ -58,7 +58,9 @@ def test_a_bug_is_named(name, new, monkeypatch):
     few = ("ratio-flipped", "row-before", "draft-dtype-mismatch", "accept-after-a-rejection", "overshoot")
     monkeypatch.setattr(samplers, "OF_A_CHAIN", [bug for bug in OF_A_CHAIN if bug.name in few])
     task = TASK | {"new": new}
-    verdict = judge(sampler_with(bugs[name], **task), samples=50, **task)
+    sampler = sampler_with(bugs[name], **task)
+    del task["gamma"]                           # it is 2
+    verdict = judge(sampler, samples=50, **task)
     assert verdict.wrong and verdict.distance > 1e-6 and verdict.bugs == [name]
     assert f"the distribution of {name}" in str(verdict) and str(verdict).startswith("WRONG")
 
@@ -165,6 +167,17 @@ def test_as_many_outcomes_as_are_allowed_are_counted(most, unit, monkeypatch):
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
     verdicts.append(judge(ours, samples=4, **ALONE))
     assert {(verdict.unit, verdict.p_value) for verdict in verdicts} == {(unit, 1.0 if most == 9 else .25)}
+
+
+@pytest.mark.parametrize("draft_model, order", [(DRAFT_MODEL, "q_draft - p_target"), (None, "p_target")])
+def test_tokens_are_judged_by_all_that_was_given(draft_model, order, monkeypatch):
+    heard = []
+    monkeypatch.setattr(judge_file, "MOST_OUTCOMES", 8)
+    monkeypatch.setattr(judge_file, "transformed", lambda drawn, *its, **settings: (
+        heard.append((*its, settings)) or Fit(.25, 1, 0.0, len(drawn))))
+    verdict = judge(ours, samples=4, seed=5, draft_model=draft_model, **ALONE)
+    assert verdict.unit == f"of the tokens moved, in the order of {order}"
+    assert heard == [(TABLE, draft_model, [1], 5, {"temperature": .7})]
 
 
 def test_a_transform_of_1_is_in_the_last_of_the_parts():
@@ -345,12 +358,22 @@ def test_with_no_tolerance_what_is_exactly_right_is_right():
     assert verdict.wrong and verdict.distance == 0 and "although its walked distribution does" in verdict.why
 
 
+def test_each_sample_has_the_next_seed(monkeypatch):
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: None)
+    seeds = []
+    judge(lambda dice: seeds.append(dice.generators[0].initial_seed()) or [0], {(0,): 1.0}, samples=3, seed=70)
+    assert seeds == [70, 71, 72]
+
+
 def test_a_wrong_length_is_said():
     verdict = judge(lambda dice: ours(dice)[:1], samples=20, **ALONE)
     assert "returned 1 tokens where 2" in verdict.why
     assert (verdict.p_value, verdict.visible, verdict.samples) == (0, 0, 20)
     assert judge(lambda dice: ours(dice)[:1], samples=80, looks=5, **ALONE).samples == 5        # the first look tells
     assert "the prompt in front" in judge(lambda dice: [1, *ours(dice)], samples=20, **ALONE).why
+    for front, said in ([2, 1], True), ([2, 0], False), ([0, 1], False), ([2, 1, 1], False):
+        verdict = judge(lambda dice: [*front, *ours(dice)], samples=20, **ALONE | {"ids": [2, 1]})
+        assert ("the prompt in front" in verdict.why) == said
 
 
 def test_too_few_samples_are_no_verdict():
@@ -365,6 +388,7 @@ def test_too_few_samples_are_no_verdict():
     ({"gamma": 0}, "gamma"), ({"seed": 2 ** 64}, "seed"), ({"temperature": -1}, "temperature"), ({"top_k": 0}, "top_k"),
     ({"ids": []}, "prompt"), ({"ids": [7]}, "prompt"), ({"new": 99}, "context"),
     ({"target": {(0, 1, 2): 0.4}}, "add up to 1"), ({"target": {(0,): 0.5, (1, 1): 0.5}}, "one length"),
+    ({"target": {(0,): 1.5, (1,): -0.5}}, "add up to 1"), ({"target": {(0,): 1.0, (1,): math.nan}}, "add up to 1"),
     ({"target": {0: 0.5, 1: 0.5}}, "tuples of one"), ({"target": {(): 1.0}}, "of one length, 1 or more"),
     ({"target": {(0,): 1.0}, "temperature": 0.7}, "as it is")], ids=str)
 def test_what_cannot_be_judged_is_refused(given, said):
@@ -528,6 +552,12 @@ def test_a_coin_of_its_own_beside_many_paths_is_seen():
     own, few = torch.Generator().manual_seed(7), binary(8)
     assert len(walked(few)) == 256 > foreign.AGAIN
     assert walked(lambda dice: [*few(dice), int(torch.rand((), generator=own) < .5)]) is None
+
+
+def test_what_has_other_odds_in_every_run_is_not_walked():
+    """It keeps a state. That is no error, for samples can judge it."""
+    odds = count(1)
+    assert walked(lambda dice: [int(dice.pick(torch.tensor([[1.0, next(odds)]])))]) is None
 
 
 def test_as_many_paths_as_are_allowed_are_walked_twice(monkeypatch):

@@ -1,6 +1,8 @@
 """The judge abroad: transformers' own speculation as it is, and with bugs planted in it; functions by their names."""
 
+import re
 import sys
+from contextlib import nullcontext
 from copy import deepcopy
 from importlib import import_module
 from pathlib import Path
@@ -10,14 +12,16 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
+from nanospec.errors import RequestError
 from nanospec.probs import residual
 from nanospec.judge.sampler import walked
 from nanospec.judge import verdict as judge_file
 from nanospec.cli.judge import main, parser, report
-from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_with_transformers, of_transformers,
-                                          recomputed)
+from nanospec.judge.other_programs import (SECONDS, SINGLE, error_in_a_line, load_with_transformers, model_of,
+                                          of_transformers, recomputed)
 from nanospec.judge.verdict import Verdict, judge
 from nanospec.proof.stats import Off
+from nanospec.proof.tables import TableModel
 from nanospec.proof.walk import distance, target_distribution
 from nanospec.judge import known_bugs as samplers
 from nanospec.judge.known_bugs import OF_A_CHAIN
@@ -354,6 +358,40 @@ def test_what_is_no_function_is_refused_in_one_line(mine, sampler, target, said,
     assert told.err.count("\n") == (code == 2)
 
 
+@pytest.mark.parametrize("shape, refused", [((1, 2, 5), False), ((2, 2, 5), True), ((1, 1, 5), True), ((1, 5), True),
+                                            ((1, 2, 5, 1), True)])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_target_says_what_comes_after_each_token(shape, refused, wrapped):
+    """Of both, and not of the last alone."""
+    def target(tokens):
+        logits = torch.zeros(shape)
+        return SimpleNamespace(logits=logits) if wrapped else logits
+
+    said = f"logits (1, T, V) for tokens (1, T), this one for 2 tokens {shape}"
+    with pytest.raises(RequestError, match=re.escape(said)) if refused else nullcontext():
+        made = model_of(target, [3, 4])
+        assert made.config.vocab_size == 5 and made.config.context == 2 ** 20
+    own = TableModel(3, 1)
+    assert model_of(own, [1]) is own
+
+
+def test_a_model_of_transformers_is_asked_without_a_cache_and_within_its_context():
+    class Model:
+        device = "cpu"
+
+        def __init__(self, **config):
+            self.config, self.asked = SimpleNamespace(vocab_size=5, **config), []
+
+        def __call__(self, tokens, **more):
+            self.asked.append(more)
+            return SimpleNamespace(logits=torch.ones(*tokens.shape, 5))
+
+    short, unknown = Model(max_position_embeddings=9), Model()
+    assert [recomputed(model).config.context for model in (short, unknown)] == [9, 2 ** 20]
+    assert recomputed(short)(torch.tensor([[1, 2]])).tolist() == [[[1.0] * 5] * 2]
+    assert short.asked == [{"use_cache": False}]
+
+
 def test_a_module_that_is_not_there_is_named(capsys):
     assert refused(["function", "no_such_module:f", "--target", "x:y"]) == 2
     assert "'no_such_module:f' cannot be judged: ModuleNotFoundError" in capsys.readouterr().err
@@ -371,6 +409,15 @@ def test_a_target_of_probabilities_is_refused(mine, tmp_path, capsys):
     (tmp_path / f"{mine}.py").write_text(MODULE + "\n\ndef probs(tokens):\n    return WEIGHTS[0][tokens]\n")
     assert judged(mine, "right", "probs") == 2
     assert "the target returns probabilities" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("off, status", [(1e-4, 1), (1e-7, 0)])
+def test_what_single_precision_does_not_explain_is_wrong(mine, off, status, tmp_path):
+    """No samples would show it; and what rounding may do is right."""
+    right = MODULE[MODULE.index("def right"):MODULE.index("def own_chance")]
+    nearly = right.replace("[tokens[-1:]]", f"[tokens[-1:]] + torch.tensor([{off}, -{off}, 0])")
+    (tmp_path / f"{mine}.py").write_text(f"{MODULE}\n\n{nearly}")
+    assert judged(mine, "right") == status
 
 
 def test_somebody_elses_error_in_a_line(mine):

@@ -191,6 +191,12 @@ def test_every_control_has_a_name_and_every_id_is_there_once():
                if tag in ("section", "nav", "table") or attributes.get("role") in ("region", "group"))
 
 
+def test_a_time_is_told_to_the_microsecond():
+    played, _ = a_run()
+    run = run_of("", [.0123456], [played[0]._replace(drafting=.0001239, rest=.0045678)], letters, NUMBERS)
+    assert (run["plain"], run["rounds"][0]["ms"]) == ([12.346], [.124, 4.568])
+
+
 def test_what_a_browser_could_not_read_is_no_page():
     with pytest.raises(ValueError):
         page_of({"speedup": float("nan")})

@@ -5,6 +5,7 @@ anything at all.
 import json
 import re
 import socket
+import ssl
 import threading
 import time
 from contextlib import nullcontext
@@ -13,11 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.proof import stats
-from nanospec.judge import defaults, doubts, replies as bounded, verdict as judge_file
+from nanospec.judge import defaults, doubts, places, replies as bounded, verdict as judge_file
 from nanospec.cli.judge import main
 from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
@@ -140,6 +142,32 @@ def test_a_request_leaves_nothing_out_that_a_server_could_fill_in():
     assert {*NAMES} <= {*OFF} and OFF["top_k"] == (-1, 0)
 
 
+def test_what_turns_a_parameter_off():
+    """Who multiplies or cuts by a share, by 1; who adds, or has a chance, by 0; and a few flags."""
+    factors = "top_p", "typical_p", "repetition_penalty", "repeat_penalty"
+    sums = ("min_p", "xtc_probability", "presence_penalty", "frequency_penalty", "dry_multiplier", "mirostat",
+            "dynatemp_range")
+    flags = {"ignore_eos": True, "echo": False, "stream": False, "skip_special_tokens": False, "n": 1}
+    assert {name: values for name, values in OFF.items() if name != "top_k"} == {
+        name: (value,) for name, value in {**dict.fromkeys(factors, 1), **dict.fromkeys(sums, 0), **flags,
+                                           "top_n_sigma": -1}.items()}
+
+
+@pytest.mark.parametrize("status, refused", [(400, True), (422, True), (500, True), (501, True), (404, False),
+                                             (503, False)])
+def test_by_which_answers_a_word_is_refused(status, refused):
+    """Any other is the server's last word: it is not asked again."""
+    server = endpoint({"declines": ("mirostat",), "status": status}, {}, PROMPT, 2)
+    with nullcontext() if refused else pytest.raises(EndpointError, match=f"answered {status}"):
+        server.complete(7)
+    assert server.declined == (["mirostat"] if refused else None) and (len(server.way.asked) == 1) != refused
+
+
+@pytest.mark.parametrize("url", ["http://a:1/b", "http://a:1/b/", "http://a:1/b/v1", "http://a:1/b/v1/"])
+def test_at_which_address_a_server_is_asked(url):
+    assert Endpoint(url, PROMPT, 2, {}).where == "http://a:1/b/v1/completions"
+
+
 def test_all_that_a_reply_says_has_one_time(monkeypatch):
     """5 seconds: after one of them the next byte has four, and half a second before the end only that."""
     now, given = iter([10.0, 11.0, 14.5, 15.0]), []
@@ -152,7 +180,8 @@ def test_all_that_a_reply_says_has_one_time(monkeypatch):
 
 
 def test_a_reply_may_have_as_many_bytes_as_are_allowed(monkeypatch):
-    """Seven, and not one more."""
+    """Seven, and not one more; usually four megabytes, as the page says."""
+    assert bounded.MOST_BYTES == 4 * 1024 ** 2
     monkeypatch.setattr(bounded, "MOST_BYTES", 7)
     sock, sizes = SimpleNamespace(gettimeout=lambda: 3600.0, settimeout=lambda seconds: None), iter([4, 3, 0, 1])
     closed = []
@@ -172,20 +201,23 @@ def test_what_a_server_takes_is_found_out_once_for_all_prompts():
     assert [asked["prompt"] for asked in server.way.asked][-1] == [2, 2, 5]
 
 
-def test_a_dead_server_is_asked_once():
-    """Those that wait for the first answer do not fail one after the other, each after its own timeout."""
+@pytest.mark.parametrize("error, times", [(ConnectionResetError, 2), (TimeoutError, 1)])
+def test_a_dead_server_is_asked_once(error, times):
+    """Those that wait for the first answer do not fail one after the other, each after its own timeout. Who hangs up
+    may do so at a word: so it is asked with the words that turn something off, and without.
+    """
     asked = []
 
     def post(url, body, timeout):
         asked.append(timeout)
-        raise ConnectionResetError("it hung up")
+        raise error("it hung up")
 
     server = Endpoint("http://made.up", PROMPT, 2, {})
     server.way = SimpleNamespace(post=post, through="")
     for _ in range(3):
         with pytest.raises(EndpointError, match="hung up"):
             server.complete(7)
-    assert len(asked) == 2                              # with the words that turn something off, and without
+    assert len(asked) == times
 
 
 def test_it_finds_out_once_what_is_taken(serve, capsys):
@@ -262,6 +294,10 @@ def test_a_proxy_is_not_asked_for_what_is_on_this_machine(serve, capsys, monkeyp
     capsys.readouterr()
     assert main(["endpoint", "http://far.invalid"]) == 2
     assert "answered 503 (asked through the proxy that the environment names)" in capsys.readouterr().err
+    monkeypatch.setenv("no_proxy", "near.invalid")
+    assert ["proxy" in bounded.Way(url).through for url in (
+        "http://far.invalid", "http://near.invalid", "https://far.invalid", "http://localhost:1")] == [
+            True, False, False, False]
     assert [on_this_machine(host) for host in ("localhost", "a.localhost", "127.1.2.3", "::1", "0.0.0.0", "10.0.0.1",
                                                "far.invalid", "")] == [True] * 5 + [False] * 3
 
@@ -326,6 +362,15 @@ def test_what_a_server_answers_is_bounded(lines, said, capsys, monkeypatch):
         assert main(["endpoint", f"http://127.0.0.1:{listening.getsockname()[1]}", "--timeout", patience]) == 2
     err = capsys.readouterr().err
     assert re.search(said, err) and err.count("\n") == 1 and time.perf_counter() - began < 20
+
+
+def test_what_is_answered_by_https_is_bounded_too(capsys, monkeypatch):
+    """The bytes themselves, as if they had been deciphered."""
+    monkeypatch.setattr(bounded, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(ssl.SSLContext, "wrap_socket", lambda self, plain, **_: plain)
+    with bytes_of(lambda: [OK + b"\r\n", LONG, LONG]) as listening:
+        assert main(["endpoint", f"https://127.0.0.1:{listening.getsockname()[1]}", "--timeout", "3600"]) == 2
+    assert "more than 100,000 bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("token", ["token_id:8", "token_id:-1", f"token_id:{10 ** 30}"])
@@ -421,6 +466,19 @@ def test_the_likeliest_of_what_is_reported_are_known():
     """Of two that are as likely the one of the lesser number."""
     found = place_of(3, {3: .25, 7: .5, 1: .125, 2: .125}, 3)
     assert (found.known, found.row, found.cell) == ([7, 3, 1], [.5, .25, .125, .125], 1)
+    assert place_of(3, {3: .5, 7: .505}, 3).row == [.505, .5, 0, 0]             # rounded, they may be more than 1
+
+
+def test_what_a_model_says_of_each_token_is_after_what_was_asked_for(monkeypatch):
+    """Of the two likeliest of three tokens, after a temperature, and of the third alone."""
+    monkeypatch.setattr(places, "BELOW", 2)
+    found = places.places_of(MODEL, [3, 2], [1, 4], {"temperature": .5, "top_k": 3})
+    for place, text in zip(found, ([3, 2], [3, 2, 1]), strict=True):
+        best = MODEL(torch.tensor([text]))[0, -1].topk(3)
+        assert place.known == best.indices[:2].tolist()
+        assert place.row == pytest.approx((best.values / .5).softmax(0).tolist())
+        assert place.cell == ([*place.known, place.token].index(place.token))
+    assert [place.token for place in found] == [1, 4]
 
 
 def test_how_many_tokens_of_its_own_are_left_and_how_many_never_come():
@@ -456,6 +514,28 @@ def test_no_server_reads_a_prompt_that_leaves_no_room_for_a_token(context, said,
     target = SimpleNamespace(config=SimpleNamespace(vocab_size=3, context=context))
     with pytest.raises(EndpointError, match=said):
         doubts.of_prompt(Endpoint("http://x", [1, 2], 1, {}), target, [1, 2], {0: 1.0}, {})
+
+
+@pytest.mark.parametrize("token, special, said", [
+    (63, [], "with token 63 in front"), (64, [], "another prompt"), (64, [64], "with token 64 in front")])
+def test_which_tokens_may_stand_in_front_of_a_prompt(token, special, said, monkeypatch):
+    monkeypatch.setattr(doubts, "apart", lambda place, target, read, settings: float(read != [token, 1, 2]))
+    target = SimpleNamespace(config=SimpleNamespace(vocab_size=100, context=9))
+    with pytest.raises(EndpointError, match=said):
+        doubts.of_prompt(Endpoint("http://x", [1, 2], 1, {}), target, [1, 2], {0: 1.0}, {}, special)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("by, name", [
+    *(("takes", name) for name in ("temperature", "top_k", "top_p", "min_p")),
+    *(("changes", f"{kind}_penalty") for kind in ("repetition", "repeat", "presence", "frequency"))])
+def test_two_servers_of_which_one_alone_takes_a_parameter_are_not_compared(by, name, which, monkeypatch):
+    servers = [SimpleNamespace(prompt_tokens=3, declined=[], prompt="", says_length=True) for _ in range(2)]
+    for asked in "report", "of_itself", "takes", "changes":
+        monkeypatch.setattr(doubts, asked, lambda *_: None)
+    monkeypatch.setattr(doubts, by, lambda server, asked, seed: asked == name and server is servers[which])
+    with pytest.raises(EndpointError, match=f"do not take the same parameters: .*{name}"):
+        doubts.of_two(*servers, [("a", "b")] * 99, 0)
 
 
 def test_a_penalty_is_on_all_that_was_written_before():

@@ -3,6 +3,7 @@ differ, and a clock that moves only when a test winds it.
 """
 
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,13 +141,14 @@ def playing(clock, monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("html", [None, Path("page.html")])
-def test_the_demo_tells_drafting_from_the_rest(playing, html):
-    """And has every round's coins where there will be a page."""
-    playing.args.html = html
+@pytest.mark.parametrize("html, asked, few", [(None, 5, 5), (Path("page.html"), 50, 16)])
+def test_the_demo_tells_drafting_from_the_rest(playing, html, asked, few):
+    """And has every round's coins where there will be a page. It runs the last of its setups."""
+    playing.args.html, playing.request = html, {"max_new_tokens": asked}
+    playing.setups.insert(0, ("eagerly", "eagerly", "eagerly"))
     view = playing.show(Console(file=StringIO()))
-    # Once before everything, as few tokens as were asked for.
-    assert playing.warmed == [(0, [1], {"max_new_tokens": 5, "compiler": None})]
+    # Once before everything, a few tokens, or less where less was asked for.
+    assert playing.warmed == [(0, [1], {"max_new_tokens": few, "compiler": None})]
     assert view.plain_seconds == pytest.approx(PLAIN) and [it.done for it in view.rounds] == ROUNDS
     assert [it.drafting for it in view.rounds] == pytest.approx([drafting for _, drafting in SPENT])
     assert [it.rest for it in view.rounds] == pytest.approx([seconds - drafting for seconds, drafting in SPENT])
@@ -172,6 +174,16 @@ def test_what_the_demo_shows_while_it_runs(playing, monkeypatch):
     playing.show(console)
     shown = console.file.getvalue()
     assert 0 < shown.index("waiting") < shown.rindex("2.50 tokens per target call")
+
+
+@pytest.mark.parametrize("width, height, lines", [(120, 20, 16), (80, 20, 6), (80, 8, 3)])
+def test_what_the_demo_shows_while_it_runs_fits_the_window(playing, monkeypatch, width, height, lines):
+    """Two panels of 6 lines one above the other, each with two of frame."""
+    heard = set()
+    monkeypatch.setattr(demo, "FRAME", -1.0)
+    monkeypatch.setattr(View, "panels", lambda view, console, most: heard.add(most) or "")
+    playing.show(Console(file=StringIO(), width=width, height=height, force_terminal=True, legacy_windows=False))
+    assert heard == {lines}
 
 
 # A conversation
@@ -230,3 +242,6 @@ def test_the_table_of_why(capsys):
     assert "speed-up: 1.49 by these parts, 1.37 measured, where reading the prompt counts" in words(out)
     assert "This machine is busy" in out
     assert "if all were, the speed-up would be 2.38 instead of 1.49" in why.advice(PARTS)
+    why.show({"alpha_by_position": [.61], "speedup": 1, "busy": False, "accepted_lengths": [1]}, replace(PARTS, c=.4))
+    out = words(capsys.readouterr().out)
+    assert "alpha 0.69 ≥ 0.72 — by position" in out                 # if all were accepted: 4 / (3 * .4 + 1.21 + .2)

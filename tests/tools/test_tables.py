@@ -160,9 +160,9 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
     monkeypatch.setattr(measuring, "measure_costs", costs)
     monkeypatch.setattr(measuring, "weights_of", lambda target: "float32")
     target = SimpleNamespace(device="cpu")
-    (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)], seed=7,
+    (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)], seed=2 ** 32 - 1,
                            max_new_tokens=21, temperature=.7, stop=[6], compiler=compiler, seen=seen)
-    assert seeds[:4] == [([1, 2], 7), ([1, 2], 7), ([3, 4, 5], 8), ([3, 4, 5], 8)]
+    assert seeds[:4] == [([1, 2], 2 ** 32 - 1)] * 2 + [([3, 4, 5], 0)] * 2              # over the end
     assert seeds == seeds[:4] * (3 + bool(compiler) - watched) and next(plain, None) is next(rounds, None) is None
     assert contexts == [([3, 4], 3 + 10)] * 3 and done == ROUNDS
     assert row["baseline_tokens_per_s"] == pytest.approx(8 / 4)             # the median of 8 / 16, 8 / 4 and 8 / 3
@@ -197,6 +197,7 @@ def test_the_table_of_speeds_of_several_draft_models_or_setups():
     names, (cells,), caption = parts_of(speed.show([ROWS[0] | {"busy": True}], "caption", several=True))
     assert names[1] == "draft model" and cells[1] == "gpt" and names[-1] == "speed-up" and cells[-1] == "1.91"
     assert "overhead" not in names and "This machine is busy" in caption and "more than 1.5 times" in caption
+    assert measuring.busy([ROWS[0], ROWS[1] | {"busy": True}]) and not measuring.busy(ROWS)
     both = {"baseline_tokens_per_s_eager": 11.4, "baseline_tokens_per_s_compiled": 22.6, "tokens_per_s_eager": 33.4,
             "tokens_per_s_compiled": 44.6}
     names, (cells,), _ = parts_of(speed.show([ROWS[0] | both], "caption"))
@@ -283,6 +284,15 @@ def test_how_transformers_is_asked(monkeypatch, drafts):
     settings = [vars(its.generation_config) for its in models]
     assert settings == [{}, {"num_assistant_tokens": 3, "num_assistant_tokens_schedule": "constant",
                              "assistant_confidence_threshold": 0.0}, {}][:1 + 2 * drafts]
+
+
+def test_a_table_as_markdown_by_hand(monkeypatch):
+    """No row is bold where none is the best; and a cell's own line is none between cells."""
+    monkeypatch.setattr(markdown, "machine", lambda: "here")
+    table = terminal.ShownTable(["kind of\ntoken", "accept-\nance"], [["a|b", "1"], ["c", "2"]], "caption", [])
+    first, _, *lines = markdown.page(["acceptance", "--text", "a b"], table).splitlines()
+    assert first.startswith("`nanospec bench acceptance --text 'a b'`. here, ")
+    assert lines == ["| kind of token | acceptance |", "| --- | --- |", "| a&#124;b | 1 |", "| c | 2 |", "", "caption"]
 
 
 def test_a_machine_is_named_by_its_processor(monkeypatch, tmp_path):
@@ -418,11 +428,13 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     asked = []
     monkeypatch.setattr(acceptance, "find_source", lambda _: None)
     monkeypatch.setattr(acceptance, "read_pair", lambda *_: pair)
-    monkeypatch.setattr(acceptance, "read_texts", lambda: ([], []))
-    monkeypatch.setattr(acceptance, "to_ids", lambda *_: torch.tensor([0, 1, 0, 1, 1, 0, 0, 0, 1]))
+    monkeypatch.setattr(acceptance, "read_texts", lambda: ("for training", "held out"))
+    monkeypatch.setattr(acceptance, "to_ids", lambda texts, _: texts == "held out" and torch.tensor(
+        [0, 1, 0, 1, 1, 0, 0, 0, 1]))
     monkeypatch.setattr(acceptance, "setups_of", lambda *_: ([(pair.target, "small", None)], "where"))
     monkeypatch.setattr(acceptance, "longest_chain", lambda draft_model, most: 2)
-    monkeypatch.setattr(acceptance, "judged", lambda *_: (stood, beta))
+    read = []
+    monkeypatch.setattr(acceptance, "judged", lambda *its: read.append(its[2].tolist()) or (stood, beta))
     monkeypatch.setattr(acceptance, "measure_costs", lambda target, small, sizes, context, **more: asked.append(
         ([*sizes], context, more)) or CallCosts(.125, {2: 1.1, 3: 1.9}, 1.0))
     monkeypatch.setattr(acceptance, "rows_of", lambda *its: its[0] is stood and its[1] is beta and [
@@ -444,6 +456,9 @@ def test_the_tables_of_a_text_that_was_read(monkeypatch, tables_of):
     # Tokens after the first of each text: 1 0 | 0 0 (of two places); " a" is 1.
     names, cells, _ = parts_of(last)
     assert cells == [["digits", "75.0", "0.750"], ["the beginning of a word", "25.0", "0.250"]]
+    pair.tokenizer.begin = [3]                                      # it wants this before everything
+    acceptance.run(temperature=.7)
+    assert read == [[[0, 1, 0, 1], [1, 0, 0, 0]], [[3, 0, 1, 0], [3, 1, 0, 0]]]
 
 
 # tests/release/large.py

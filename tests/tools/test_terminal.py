@@ -80,6 +80,11 @@ def test_of_a_long_text_the_last_lines_are_shown():
     assert [line for line in shown if re.fullmatch("[a-dA-D]?", line)] == ["c", "d", "", "C", "D", ""]
 
 
+def test_a_legend_names_what_can_be_seen():
+    assert [legend(*shown).plain.split() for shown in ([], [False])] == [
+        ["accepted", "rejected", "replacement", "bonus"], ["accepted", "replacement", "bonus"]]
+
+
 def test_a_pipe_gets_the_text_alone():
     view = a_view()
     text = printed(lambda console: view.panels(console), 200)
@@ -87,8 +92,15 @@ def test_a_pipe_gets_the_text_alone():
 
 
 def test_a_note_may_hold_words_of_a_stranger(capsys):
-    note("a\x1b[2Jb")
-    assert "a␛[2Jb" in capsys.readouterr().err
+    note("a\x1b[2Jb" + " more" * 40)
+    err = capsys.readouterr().err
+    assert "a␛[2Jb more" in err and err.count("\n") == 1         # one line, where no terminal would break it
+
+
+def test_of_a_table_those_lines_are_bold_that_are_meant(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    show_table(["", "number"], [["a", "1"], ["b", "2"], ["c", "3"]], "", [False, True, False])
+    assert re.findall(r"\x1b\[1m(\w)", capsys.readouterr().out) == ["b"]
 
 
 def test_a_round_has_its_own_coins():

@@ -3,6 +3,7 @@ worked example by hand; and files that are refused.
 """
 
 import json
+import math
 import re
 from contextlib import nullcontext
 from functools import cache
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from nanospec.cli.judge import main
-from nanospec.errors import RequestError
+from nanospec.errors import LogitsError, RequestError
 from nanospec.fast.autotune import copy_of
 from nanospec.files import checkpoint
 from nanospec.files.checkpoint import load_pair
@@ -250,7 +251,8 @@ def test_it_is_said_which_of_the_two_is_off_and_where_nothing_can_be_said():
     assert judged(drawn_ones, good, "float16").verdict.startswith("A BUG in A")
     assert judged(good, good, "float16").status == 0
     neither = judged(drawn_ones, [reads(lambda ids: ids[1:])(prompt) for prompt in PROMPTS], "float16")
-    assert neither.status == 2 and "neither A nor B" in neither.verdict and "without its BOS" in neither.verdict
+    assert neither.status == 2 and "neither A nor B" in neither.verdict
+    assert "B: it reads the prompt without its BOS" in neither.verdict
     alone = judged(good, [unverified(prompt, 2) for prompt in PROMPTS], "float16", draft_model=None)
     assert alone.status == 1 and "a TARGET that is a folder with a pair would tell" in alone.verdict
     one_text = judged(good[:1], drawn_ones[:1], "float16")          # 32 tokens
@@ -653,6 +655,47 @@ def test_what_may_be_another_token_says_nothing_about_how_far_off_a_text_is(monk
     assert status == 2 and words.startswith("No verdict: what is off in A is more than float32 rounds")
 
 
+def test_a_coarser_type_must_explain_what_is_furthest_off(monkeypatch):
+    """It moves .3, and twice that may be its. The kind is looked for by the finer model, beside the other text."""
+    asked = []
+    monkeypatch.setattr(texts, "measured", lambda *_: Moved(.3, .3, 64))
+    monkeypatch.setattr(texts, "likeliest", lambda model, cases, *more: asked.append(
+        (model, [(case.text.tokens, case.other) for case in cases], *more)) or kinds.Kind("unknown"))
+    for furthest, status in (.7, 1), (.55, 2):
+        pairs = [[Read(tokens, torch.tensor([0, far]), torch.zeros(2, 2), torch.zeros(2, 2))
+                  for tokens, far in (([2, 3], 0.0), ([2, other], off))] for other, off in ((5, furthest), (6, .5))]
+        each = [compared((a, b), .001, (2, 2)) for a, b in pairs]
+        its = texts.Judged(0, "", Moved(.001, .001, 64), each, "float32", TOKENIZER)
+        found = texts.verdict(its, "target", "exact", [Task([0], [2, 3], [2, 5])] * 2, [[[2], [2]]] * 2, "draft model")
+        assert found[0] == status and ("in 2 of 2 texts" in found[1]) == (status == 1)
+        assert asked[-1] == ("exact", [([2, 5], [2, 3]), ([2, 6], [2, 3])], .008, TOKENIZER, "draft model")
+
+
+@pytest.mark.parametrize("most, places", [(1_024, 40), (8, 8), (3, 4)])
+def test_on_how_many_places_rounding_is_measured(most, places, monkeypatch):
+    """Of two pairs, each of twice ten tokens: of all; of as many as there is time for; of one each at least."""
+    monkeypatch.setattr(texts, "PLACES", most)
+    monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(.125, -.125))
+    ids, exact = [2, 3, 0, 1, 2, 3, 0, 1, 2, 3], Given(0.0, 0.0)
+    assert texts.measured(exact, exact, [Task([0], ids, ids)] * 2, [[ids, ids]] * 2, "float16").places == places
+    assert Moved(.5, .125, 3) | Moved(.25, .375, 4) == Moved(.5, .375, 7)
+
+
+def test_logits_that_are_no_numbers_measure_nothing():
+    good, bad = Given(0.0, 0.0), Given(math.nan, math.inf)
+    for measure in (lambda: read(bad, [0], [2]), lambda: moved(good, bad, [0], [2, 3], 0),
+                    lambda: moved(bad, good, [0], [2, 3], 0)):
+        with pytest.raises(LogitsError):
+            measure()
+
+
+def test_a_token_may_be_another_up_to_four_times_what_rounding_moves(by_hand, monkeypatch):
+    heard = []
+    monkeypatch.setattr(texts, "certain", lambda text, found, spellings, gap, names: heard.append(
+        (text, gap, names)) or 0)
+    assert heard == [("a", 4 * by_hand(Task([1], "a", [0])).moved.most, {1: "<end>"})]
+
+
 def test_what_is_measured_on_fewer_than_32_places_says_too_little():
     its = [texts.Judged(0, "", Moved(.25, .125, places), [], "float32", TOKENIZER) for places in (31, 32)]
     assert [texts.verdict(one, None, None, [], [], None)[0] for one in its] == [3, 0]
@@ -700,6 +743,54 @@ def test_from_how_many_tokens_on_a_kind_is_named(monkeypatch):
         assert ("more tokens would tell" in words([0.0] * (many - 1) + [1.0])) == (many == 63)
 
 
+@pytest.fixture
+def unexplained(monkeypatch):
+    """The likeliest kind where no penalty, prompt or temperature explains a text, every token of which is off; and what
+    was asked on the way.
+    """
+    heard, bounds = [], dict.fromkeys(((name, which) for name in ("frequency", "presence") for which in (False, True)),
+                                      (2, 1))
+
+    def words(tokens, other, seen=(False,)):
+        heard.clear()
+        for name, result in (("read", Read([], torch.ones(1), *torch.zeros(2, 1))), ("subtracted", bounds),
+                             ("prompts", []), ("seen_before", seen), ("drawn_at", None)):
+            monkeypatch.setattr(kinds, name, lambda *its, name=name, result=result: heard.append((name, its)) or result)
+        text = Read(tokens, torch.ones(len(tokens)), torch.zeros(len(tokens), 1), torch.zeros(0))
+        return likeliest("target", [Case([0, 1], text, other)], .25, SimpleNamespace(begin=[], ends={7, 3})).words
+    return words, heard
+
+
+@pytest.mark.parametrize("places, said", [(1, "one place"), (2, "2 places"), (4, "4 places"), (5, None)])
+def test_up_to_four_places_are_a_shift(places, said, unexplained):
+    whole = [*range(1, 20)]
+    part = whole[:3] + whole[3 + places:]
+    for (own, other), how in (((part, whole), "lost"), ((whole, part), "written twice")):
+        words = unexplained[0](own, other)
+        assert (words == f"shifted by {said}: tokens are {how}") == (said is not None)
+        assert words.startswith("shifted") == (said is not None)
+
+
+@pytest.mark.parametrize("seen, setting", [([], False), ([True], False), ([True, True], True), ([True, False], False)])
+def test_one_token_may_have_passed_over_another_by_chance(seen, setting, unexplained):
+    assert ("stands there already" in unexplained[0]([4, 5], [4, 6], seen)) == setting
+
+
+def test_whatever_may_explain_a_text_is_asked_with_its_ends(unexplained):
+    """A penalty must leave no token half as far off as is called off."""
+    words, heard = unexplained
+    words([4, 5], [4, 6])
+    asked = {name: its for name, its in heard}
+    assert asked["read"][0] == "target" and asked["read"][3] == [3, 7]
+    assert asked["subtracted"][2:] == (.125, [3, 7]) and asked["seen_before"][2:] == (.25, [3, 7])
+
+
+def test_a_prompt_of_one_token_is_one_where_nothing_begins_it():
+    case = Case([5], Read([5, 7], *torch.zeros(3, 2)), [])
+    found = likeliest(TARGET, [case], .1, SimpleNamespace(begin=[], ends=set()))
+    assert found.words.startswith("it begins with its prompt")
+
+
 def test_texts_that_are_the_same_are_not_shifted():
     assert shifted([1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 0, 3, 4, 5, 6, 7, 8], 1)
     assert shifted([1, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6], 1) and not shifted([1, 3, 4, 5], [1, 2, 3, 4, 5], 1)
@@ -713,6 +804,18 @@ def test_a_prompt_that_the_chat_template_refuses_is_no_other_prompt():
     tokenizer = SimpleNamespace(begin=[0], template="a template", chat=refuses, decode=str, continued=lambda text: [3])
     ways = dict(prompts(tokenizer))
     assert ways["in another template, that of its chats"]([0, 5]) == [] and ways["twice"]([5]) == [5, 5]
+
+
+def test_how_a_prompt_may_have_been_read_by_hand():
+    """After the BOS 0. A user's message has none: the template has that itself."""
+    tokenizer = SimpleNamespace(begin=[0], special={"<b>": 0}, template="a template", chat=lambda messages: messages,
+                                decode=lambda ids: " ".join(map(str, ids)), continued={"\n": [3], "<b>": [8, 9]}.get)
+    bare, more, spelled_out, line, short, again, chat = (way for _, way in prompts(tokenizer))
+    message = [{"role": "user", "content": "5 6"}]
+    for way, with_bos, without in ((bare, [5, 6], []), (more, [0, 0, 5, 6], [0, 5, 6]), (spelled_out, [], []),
+                                   (line, [0, 5, 6, 3], [5, 6, 3]), (short, [0, 5], [5]),
+                                   (again, [0, 5, 6] * 2, [5, 6] * 2), (chat, message, message)):
+        assert (way([0, 5, 6]), way([5, 6])) == (with_bos, without)
 
 
 def test_whether_all_better_tokens_have_stood_there_by_hand():

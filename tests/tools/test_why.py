@@ -9,6 +9,7 @@ from kit import contents
 
 from nanospec.cli import __main__ as commands
 from nanospec.cli import demo, why
+from nanospec.cli.quantities import CallCosts
 from nanospec.cli.why import Parts
 from nanospec.files.model_file import save_model
 from nanospec.files.tokenizer import Tokenizer
@@ -77,6 +78,12 @@ def test_it_names_what_would_gain_most(change, first, words):
     assert gain == pytest.approx(best[first], abs=.005)
 
 
+def test_what_is_better_than_its_best_already_would_not_gain_by_getting_there():
+    """A call on five tokens that is quicker than one on a token, and a round that is quicker than its calls."""
+    ideal = replace(GOOD, v=.9, overhead=-.1).ideal()
+    assert ideal["v"] == ideal["overhead"] == replace(GOOD, v=.9, overhead=-.1).gain < ideal["tokens"]
+
+
 def test_of_drafts_that_are_never_accepted_plain_decoding_is_best_and_the_draft_model_comes_first():
     """A shorter draft loses less, .47 instead of .25; of a length that gains nothing it is no advice. Nothing of
     60 drafts is too few to tell: with 2.6 deviations a share up to .1013 could be, and of 62 up to .0983.
@@ -89,6 +96,8 @@ def test_of_drafts_that_are_never_accepted_plain_decoding_is_best_and_the_draft_
     for slow in replace(useless, tokens=expected_tokens(.45, 4)), replace(useless, rounds=60):
         assert why.advice(slow).startswith("As it is, plain decoding (no drafts) is best: no draft length tried gains. "
                                            "Too few draft tokens are accepted: alpha is")
+    nearly = replace(useless, tokens=expected_tokens(.45, 4), c=.2, overhead=0.0, v_of={1: 1.32, 4: 1.3})
+    assert .95 < max(nearly.of_gammas().values()) < 1 and why.advice(nearly).startswith("As it is, plain decoding")
     cheap = why.advice(replace(useless, tokens=expected_tokens(.09, 4), c=.01, overhead=0.0, v_of={1: 1.02, 4: 1.3}))
     assert cheap.startswith("Your drafts are too long: with gamma 1, the speed-up would be 1.06 instead of 0.82")
 
@@ -186,7 +195,7 @@ def test_what_was_prepared_is_what_is_measured(weights, monkeypatch):
     argv = [word for option in given.items() for word in option]
     assert why.main(["--weights", weights, "--prompt", "abc", "--device", "cpu", "--threads", "1", *argv]) == 130
     (name, prompts, request), = asked
-    assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1
+    assert "2" in name and "block" in name and len(set(map(tuple, prompts))) == 1 and len(prompts) == 2
     assert {key: request[key] for key in ("temperature", "top_k", "top_p", "min_p", "seed", "max_new_tokens")} == {
         "temperature": 1.75, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "seed": 11, "max_new_tokens": 29}
 
@@ -199,6 +208,20 @@ def test_the_first_run_which_is_slower_is_not_measured(monkeypatch):
     monkeypatch.setattr(why, "measure", lambda *_, **__: asked.append("measured") or [(ROW, ROUNDS)])
     assert why.run(made)[0] == ROW
     assert asked == [([7], made.request | {"stop": (), "compiler": "c"}), "measured"]
+
+
+@pytest.mark.parametrize("deepest, gamma, lengths", [(None, 9, range(1, 10)), (3, 2, range(1, 4)), (None, 2, range(1, 9))])
+def test_calls_are_timed_on_drafts_of_all_lengths_that_could_be_advised(monkeypatch, deepest, gamma, lengths):
+    """Up to eight tokens, or what the draft model can draft; and its own length. After the prompt, of three tokens."""
+    method = SimpleNamespace(name="m", drafter="chain", gamma=gamma, run=lambda *_, **__: [])
+    made = SimpleNamespace(setups=[("t", SimpleNamespace(deepest=deepest), "c")], method=lambda *_: method, how="here",
+                           ids=[7, 8, 9], request={"temperature": .5, "max_new_tokens": 3}, sampling={"top_k": 5})
+    asked = []
+    monkeypatch.setattr(why, "measure", lambda *_, **__: [(ROW, ROUNDS)])
+    monkeypatch.setattr(why, "measure_costs", lambda *its, **more: asked.append((*its, more)) or CallCosts(
+        .25, {m: 1 + m / 8 for m in its[2]}, 1.0))
+    assert why.run(made)[1].v_of == {length: 1 + (length + 1) / 8 for length in lengths}
+    assert asked == [("t", None, [length + 1 for length in lengths], 3, {"compiler": "c", "top_k": 5})]
 
 
 def test_texts_are_measured_to_their_length_and_calls_at_their_temperature(weights, monkeypatch):

@@ -155,6 +155,7 @@ def test_bounds():
     assert low == pytest.approx(.5 - .3963, abs=1e-4) and high == pytest.approx(.5 + .3963, abs=1e-4)
     assert [place.share for place in places_of([.5, .25, 0, 0], 200)] == [.5, .5, 0, 0]
     assert [place.reached for place in places_of([.5, .25, 0, 0], 200)] == [200, 100, 50, 0]
+    assert places_of([.5, .51], 10 ** 6)[1].share == 1.02                   # one counter was read before the other
 
 
 def counted(curve: list[float], drafts: int = 10_000, length: float | None = None) -> Counters:
@@ -167,6 +168,10 @@ def counted(curve: list[float], drafts: int = 10_000, length: float | None = Non
     (counted([.5, .25, .125]), "falls by the same factor at each place"),
     (counted([.95, .93, .91, .3]), "a cliff at one place"), (counted([.9, .2, .15]), "a cliff at one place"),
     (counted([.8, .4, .35]), "uneven"),                     # down and up again
+    (counted([.5, .275]), "falls by the same factor at each place"),        # .55, which is surely more, but not by .1
+    (counted([.9, .765]), "falls by the same factor at each place"),        # .85, surely less, but not by .1
+    (counted([.04, .03, .001]), "near 0 from the first place on"),          # of its later places one is as low
+    (counted([.08, .006], drafts=100), ""),                                 # of 100 it could be .18
     (counted([.9, .63, .315, .063]), "worse from place to place"),      # no cliff: the places before fall, too
     (counted([.9, .02], drafts=40), ""), (counted([.8, .4, .35], drafts=60), ""),       # too few
     (counted([.5, 0], drafts=100), "a cliff at one place"), (counted([.5, 0], drafts=98), ""),      # 50 come there; 49
@@ -210,13 +215,31 @@ def test_what_counters_cannot_tell_is_said(text, options, words, tmp_path, capsy
         assert part in out, (part, out)
 
 
+def test_of_each_drafter_all_that_is_known_is_said(tmp_path, capsys):
+    lines = [as_statistics([0, 1] * 30), as_statistics([1, 0, 2] * 9).replace("draft-eagle3", "ngram-mod"),
+             "I statistics ngram-map: #calls = 1, #gen drafts = 0, #acc drafts = 0, #gen tokens = 0, #acc tokens = 0"]
+    (tmp_path / "f").write_text("\n".join(lines))
+    out = answered(tmp_path / "f", capsys)
+    assert "60 drafts, tokens in each: 5 on average. Drafter draft-eagle3." in out and out.count("ngram-map never") == 2
+    assert "27 drafts, tokens in each: 5 on average. Drafter ngram-mod." in out
+
+
+def test_of_drafts_of_different_lengths_nobody_knows_how_many_were_judged(tmp_path, capsys):
+    for drafted, known in ("5000.0", True), ("3000.0", False):
+        (tmp_path / "f").write_text(as_metrics([1] * 500 + [0] * 500).replace("5000.0", drafted))
+        assert ("accepted of those that were judged, alpha" in answered(tmp_path / "f", capsys)) == known
+
+
 @pytest.mark.parametrize("options, words", [
     (["--c", ".1"], "--c and --bonus are for --counters"), (["--bonus", "with"], "are for --counters"),
     (["--bonus", "no"], "--bonus: invalid choice"),
     (["--counters", "list", "--temperature", "1"], "goes with --gamma, --c and --bonus, not --temperature"),
+    (["--counters", "list", "--seed", "5"], "not --seed"), (["--c", "0"], "--c and --bonus are for --counters"),
+    (["--counters", "list", "--max-new-tokens", "5"], "not --max-new-tokens"),
     (["--counters", "nowhere"], "--counters"), (["--counters", "list", "--c", "-1"], "--c")])
 def test_what_does_not_go_together(options, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(why, "Prepared", None)
     Path("list").write_text("0 1 2")
     assert why.main(options) == 2
     err = capsys.readouterr().err
