@@ -23,6 +23,8 @@ def steps(m: int) -> float:
     return 1 + 0.5 * ((m - 1) // 4)
 
 
+# alpha 1/2 brings 1.5, 1.75, 1.875 tokens: in the first of these times gamma 2 is best by a hair, in the others 3 or 1.
+HAIRS = (1.500001, 1.75, 1.875001), (1.500001, 1.750001, 1.875), (1.5, 1.750001, 1.875001)
 NEAR_1 = 1e-7           # there the closed form loses digits, and is right all the same
 CURVES = {"v(m) = 1": flat, "v(m) = 1 + .15 (m - 1)": growing, "v in steps of four": steps}
 
@@ -71,7 +73,9 @@ def gammas(f) -> list[Seen]:
 
 def gammas_by_seed(f) -> list[Seen]:
     """Other times, other limits from 1 to 40, a draft model that costs nothing and one dearer than the target."""
-    draw, found = seeds.chance(109), []
+    draw = seeds.chance(109)
+    found = [seen_best(f, f"v(2), v(3), v(4) = {', '.join(map(repr, table))}", lambda m, table=table: table[m - 2], 3,
+                       [(.5, 0)]) for table in HAIRS]
     for most in (1, 2, 5, 12, 40):
         table = [1.0]
         while len(table) <= most:
@@ -123,6 +127,10 @@ EXERCISE = Exercise(
              expected_tokens=lambda alpha, gamma, digits=digits: round(
                  float(theory.expected_tokens(alpha, gamma)), digits))
        for digits in range(1, 7)),
+     *(wrong("speed-up-rounded", "you round the speed-up: of two gammas one can be better by less", best_gamma=(
+         lambda alpha, c, v, most, digits=digits: max(range(1, most + 1), key=lambda gamma: round(
+             theory.expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1)), digits))))
+       for digits in range(1, 6)),
      wrong("last-draft-token-forgotten", "your sum ends one draft token early: all gamma of them can be accepted, "
            "and a bonus token follows",
            **tokens_wrong(lambda alpha, gamma: sum(alpha ** i for i in range(gamma)))),

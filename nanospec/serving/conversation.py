@@ -10,6 +10,7 @@ after any round; what it had written stays. All turns draw from one stream of ra
 seed for each, and the same one, what the turns say would not be independent.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from numbers import Integral
@@ -93,8 +94,8 @@ class Conversation:
         prompt, drafter = [*self.ids, *ids], self.drafter
         check_drafter(self.target, drafter, rule)
         sampling = Sampling(temperature, top_k, top_p, min_p)
-        max_new_tokens = check_request(self.target, prompt, max_new_tokens, seed or 0,
-                                       drafter.most, stop, others)
+        max_new_tokens = check_request(self.target, prompt, max_new_tokens,
+                                       0 if seed is None else seed, drafter.most, stop, others)
         if len(prompt) + max_new_tokens > self.context:
             raise RequestError(f"{len(prompt)} tokens and an answer of up to {max_new_tokens} "
                                f"exceed the context of {self.context}: Conversation(..., "
@@ -127,8 +128,10 @@ class Conversation:
         self.text.length[0] = len(self.ids)
         for length in range(len(self.ids), len(self.ids) + min(steps, self.drafter.most + 1)):
             dice.refill(1)
-            token, _ = plain_step(self.target, self.cache, self.text, sampling, dice, length)
-            yield int(token)
+            token, p_target = plain_step(self.target, self.cache, self.text, sampling, dice, length)
+            written, total = torch.stack([token[0].to(p_target), p_target.sum()]).tolist()
+            self.intact = self.intact and math.isfinite(total)
+            yield int(written)
 
     def _read(self, prompt: list[int]) -> int:
         """Let the target read the prompt but its last token, as far as its cache lacks it; how many

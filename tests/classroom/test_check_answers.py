@@ -87,6 +87,7 @@ RIGHT = [
                        "    x = logits")),                                  # exactly k, where they tie
     (9, answer(9, ("sum(alpha ** i for i in range(gamma + 1))",
                    "gamma + 1 if abs(alpha - 1) < 1e-9 else (1 - alpha ** (gamma + 1)) / (1 - alpha)"))),
+    (11, answer(11, ('("wrong", 0.1)', '("wrong", 0.10037)'))),
     (15, "def judge(drafted, p_target, dice):\n    x = dice.pick(p_target)\n"
          "    return (drafted.index(x), x) if x in drafted else (None, x)\n"),
     (17, "def grow(accuracies, size):\n    tree, waiting = [], {(): 1.0}\n    while len(tree) < size:\n"
@@ -188,8 +189,10 @@ WRONG = [
     (8, warp(last="x.softmax(-1) if top_k is None else (x > -1e300) / (x > -1e300).sum()"), ""),
     (9, answer(9, ("sum(alpha ** i for i in range(gamma + 1))", "round(sum(alpha ** i for i in range(gamma + 1)), 4)")),
      "rounded"),
-    (9, answer(9, ("range(1, most + 1)", "range(most, 0, -1)"), ("gamma: expected_tokens(alpha, gamma) / (gamma * c + v("
-                   "gamma + 1))", "gamma: round(expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1)), 2)")), ""),
+    *((9, answer(9, *order, ("expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1))", "round("
+                             f"expected_tokens(alpha, gamma) / (gamma * c + v(gamma + 1)), {digits})")), name)
+      for digits, name, *order in ((3, "speed-up-rounded"), *(
+          (digits, "", ("range(1, most + 1)", "range(most, 0, -1)")) for digits in (2, 5)))),
     (10, copy().replace("    for n in", "    if len(text) > 780:\n        return []\n    for n in", 1), ""),
     (10, copy("text[s + n:s + n + gamma][::-1]"), "reversed"),
     (10, copy("text[s + n - 1:s + n - 1 + gamma]"), "one-too-early"),
@@ -199,6 +202,7 @@ WRONG = [
     (10, copy().replace("len(text) - 1)", "len(text) - 1, 3)"), ""),
     (10, copy().replace("len(text) - 1)", "len(text) - 1, 4)"), ""),
     (10, copy().replace("len(text) - 1)", "len(text) - 1, 5)"), ""),
+    (11, answer(11, ('("wrong", 0.1)', '("wrong", 0.1006)')), ""),
     (12, "from nanospec.proof.walk import distance, walk\n\n\ndef is_exact(sampler, truth):\n"
          "    return distance(walk(sampler)[0], truth)[0] < 1e-5\n", "bar-too-wide"),
     (12, "from nanospec.proof.walk import walk\n\n\ndef is_exact(sampler, truth):\n    found = walk(sampler)[0]\n"
@@ -278,6 +282,7 @@ def test_the_lines_are_told_by_how_many_are_accepted(told):
 @pytest.mark.parametrize("source, found", [
     ("import random as r\nx = r.random()\n", "r.random in line 2"),
     ("from random import choice\nchoice([1])\n", "choice in line 2"),
+    ("import secrets\nsecrets.randbelow(3)\n", "secrets.randbelow in line 2"),
     ("import torch\ntorch.rand(1)\n", "torch.rand in line 2"), ("import numpy as np\nnp.random.default_rng(0)\n",
                                                               "np.random.default_rng in line 2"),
     ("p.multinomial(1)\n", "p.multinomial in line 1"), ("import torch\ntorch.zeros(1)\nchoice = min([1])\n", "")])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from lessons.check import EXERCISES, progress
+from lessons.check import EXERCISES, catalogue, progress
 from lessons.check.catalogue import ANSWERS, stub
 from lessons.check.clock import Clock
 from lessons.check.desk import following, show_lines
@@ -94,7 +94,7 @@ def test_states_are_of_a_text(at_the_desk):
     out = say("--list")[1]
     assert out.count("untouched") == ALL - 2 and "  2  solved" in out and "  5  missing" in out
     assert f"1 of {ALL} solved  .#{'.' * (ALL - 2)}" in out
-    assert EXERCISES[1].title in out and EXERCISES[1].size in " ".join(out.split())
+    assert "spot the bug: which of six rules" in out and EXERCISES[1].size in " ".join(out.split())
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
@@ -236,6 +236,18 @@ def test_hints_and_passes_are_remembered_beside_each_other(at_the_desk):
     solve(folder, 2)
     assert say("2")[0] == 0 and say("2", "--hint")[1].count("hint ") > 2
     assert progress.states()[2] == "solved"
+    (folder / ".progress").unlink()
+    (folder / ".progress.new").mkdir()                          # what cannot be written down is not remembered
+    assert [say("2", "--hint")[1].count("hint ") for _ in range(2)] == [1, 1]
+
+
+def test_where_things_lie_is_told_in_short(tmp_path, monkeypatch):
+    (deep := tmp_path / "a" / "b" / "c" / "d" / "e" / "f" / "g").mkdir(parents=True)
+    for at, path, typed in ((ROOT, "lessons/exercises", "python -m lessons.check"),
+                            (ROOT / "lessons", "exercises", "python check"),
+                            (deep, ROOT / "lessons" / "exercises", f"python {ROOT / 'lessons' / 'check'}")):
+        monkeypatch.chdir(at)
+        assert (catalogue.folder_of_exercises(), catalogue.command()) == (Path(path), typed)
 
 
 def test_watch_looks_at_the_next_though_both_were_saved_in_one_moment(at_the_desk, monkeypatch):

@@ -1,5 +1,6 @@
 """A class can be graded: whatever one file does, the next is looked at as if nothing had happened."""
 
+import builtins
 import csv
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import nanospec.reader
 import nanospec.theory
 from lessons.check import EXERCISES, seeds, seen, workers
 from lessons.check.catalogue import ANSWERS
@@ -42,6 +44,13 @@ HARM = {
                        "library"),
     "parts removed": ("from lessons.check import EXERCISES\nEXERCISES[2].looks.clear()\n"
                       "def total_variation(a, b):\n    return .5\n", "library"),
+    "no contract": ("from lessons.check import EXERCISES\nEXERCISES[2].contract = print\n" + RIGHT, "library"),
+    "tests removed": ("from lessons.check import EXERCISES\nEXERCISES[12].tests.clear()\n" + RIGHT, "library"),
+    "a changed built-in": ("import builtins\nbuiltins.ascii = repr\n" + RIGHT, "library"),
+    "a method more": ("import lessons.check.seen as e\ne.Seen.__len__ = lambda seen: 0\n" + RIGHT, "library"),
+    "a changed method": ("import lessons.check.seen as e\ne.Seen.greatest = lambda seen: 0\n" + RIGHT, "library"),
+    "a changed keyword": ("import nanospec.reader as r\nr.GPTReader.step.__kwdefaults__ = {'scored': 7}\n" + RIGHT,
+                          "library"),
     "a changed tensor": ("import torch\ntorch.Tensor.abs = lambda x: x\n" + RIGHT, "library"),
     "no text": ("\x00\x01", "syntax"),
     "no colon": ("def total_variation(one, other)\n    return 2.0\n", "syntax"),
@@ -51,9 +60,14 @@ HARM = {
 @pytest.mark.parametrize("name", HARM)
 def test_what_a_students_file_may_do(name, tmp_path, monkeypatch):
     """Each is put back here; in earnest each has a process of its own."""
-    for thing, part in (nanospec.theory, "acceptance"), (seen, "TOLERANCE"), (torch.Tensor, "abs"):
+    for thing, part in ((nanospec.theory, "acceptance"), (seen, "TOLERANCE"), (torch.Tensor, "abs"),
+                        (seen.Seen, "greatest"), (EXERCISES[2], "contract"), (builtins, "ascii"),
+                        (nanospec.reader.GPTReader.step, "__kwdefaults__")):
         monkeypatch.setattr(thing, part, getattr(thing, part))
+    monkeypatch.setattr(seen.Seen, "__len__", None, raising=False)
+    monkeypatch.delattr(seen.Seen, "__len__")
     monkeypatch.setattr(EXERCISES[2], "looks", dict(EXERCISES[2].looks))
+    monkeypatch.setattr(EXERCISES[12], "tests", {"of mine": print})
     monkeypatch.setattr(EXERCISES[2], "_made", {})              # what is made with a changed library is not kept
     text, part = HARM[name]
     path = tmp_path / FILE
@@ -89,6 +103,10 @@ LIES = {        # what people try, and what becomes of it
     "the answer, by another path": (f"open({str(ANSWERS)!r} + '//' + {FILE!r})\n" + RIGHT, "answers"),
     "the answer, by a link": (f"import os\nos.symlink({str(ANSWERS / FILE)!r}, 'mine')\nopen('mine')\n" + RIGHT,
                               "answers"),
+    "the answer, by a path of bytes": (f"open({os.fsencode(ANSWERS / FILE)!r})\n" + RIGHT, "answers"),
+    "an import that asks the system": ("import sys\nsys.path.insert(0, '.')\nwith open('asking.py', 'w') as file:\n"
+                                       "    file.write('import subprocess; subprocess.run([\"true\"])')\n"
+                                       "import asking\n" + RIGHT, ""),
     "a check's default": ("import sys\nsys.modules['lessons.check.seen'].values.__defaults__ = (9.0,)\n"
                           "def total_variation(a, b):\n    return .5\n", "library"),
     "an early end": ("import os\nos._exit(0)\n", "crash"),
@@ -99,7 +117,8 @@ LIES = {        # what people try, and what becomes of it
 def test_who_did_not_solve_it_has_no_tick(tmp_path):
     found = judged({name: text for name, (text, _) in LIES.items()})
     assert {name: result["part"] for name, result in found.items()} == {name: part for name, (_, part) in LIES.items()}
-    assert [name for name, result in found.items() if result["solved"]] == ["nothing of the kind"]
+    assert [name for name, result in found.items() if result["solved"]] == [name for name, (_, part) in LIES.items()
+                                                                                 if not part]
     assert {(result["part"], result["why"]) for result in found.values()} == {
         ("answers", "it reads the answers"), ("answers", "it imports lessons.check.seen"), ("", ""),
         ("answers", "it imports lessons.check"),
@@ -236,8 +255,10 @@ def test_grading_a_class(tmp_path, capsys):
 
 def test_who_has_changed_nothing_has_a_line_too(tmp_path, capsys):
     (tmp_path / "ann").mkdir()
-    (tmp_path / "ann" / FILE).write_bytes((STUBS / FILE).read_bytes())
+    (tmp_path / "ann" / FILE).write_bytes(b"\xef\xbb\xbf" + (STUBS / FILE).read_bytes() + b"\n\n")
+    before = signal.getsignal(signal.SIGTERM)
     assert main(["--grade", str(tmp_path)]) == 0 and "ann        ·  ·" in capsys.readouterr().out
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_folders_that_are_nested_deeper_than_python_goes_do_no_harm(tmp_path, capsys):
@@ -267,7 +288,7 @@ def test_a_folder_without_students_is_one_clear_line(tmp_path, capsys):
     (tmp_path / FILE).write_text(RIGHT)
     assert main(["--grade", str(tmp_path)]) == 2
     said = capsys.readouterr().err
-    assert "one for each student" in said and len(said.splitlines()) == 1
+    assert "one for each student" in said and len(said.splitlines()) == 1 and said.endswith(f"not looked at: {FILE}\n")
 
 
 def runs(pid: int) -> bool:

@@ -20,10 +20,15 @@ SHIPPED = {number: variants.run(ENTRIES[number].source) for number in variants.D
 
 def test_each_variant_has_tables_of_its_own(monkeypatch):
     found = set()
-    for name in "", "autumn", "spring":
+    for name in "", "autumn", "spring", "autumn 2":
         monkeypatch.setattr(seeds, "NAME", name)
         found |= {seeds.seed(3), seeds.seed(4)}
-    assert len(found) == 6
+    assert len(found) == 8
+
+
+def test_a_drawn_distance_is_far_new_and_in_no_doubt_how_it_is_rounded():
+    assert [variants.good(off, 0.123) for off in (0.0196, 0.0204, 0.12345, 0.124495, 0.1243)] == [
+        False, True, False, False, True]
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +208,7 @@ def test_a_file_of_another_variant_is_known(variant):
     variant("autumn")
     mine = stub(ENTRIES[11].answer).encode()
     laid_out = mine.replace(b"tensor([", b"tensor(\n    [")
-    assert laid_out != mine
+    assert laid_out != mine and catalogue.as_handed_out(mine + b"\nSEEDS = 3\n", ENTRIES[11])
     assert all(catalogue.as_handed_out(text, ENTRIES[11]) for text in (mine, laid_out, b"no Python ("))
     assert catalogue.as_handed_out(b"", ENTRIES[3]) and not catalogue.as_handed_out(b"", ENTRIES[11])
     bugs = stub(ENTRIES[23].answer).encode()

@@ -6,6 +6,7 @@ from lessons.check import EXERCISES
 from lessons.check.engine import Functions
 from lessons.check.ex17_medusas_tree import CASES, HEADS, SIZE, best_of_all, has_its_parents, tokens_of
 from lessons.check.ex18_one_ahead import play
+from lessons.check.layers import TARGET, Layer
 from lessons.check.seen import Row
 from nanospec.methods.trees.shapes import grown_tree
 
@@ -98,3 +99,14 @@ def test_the_layer_of_the_checks_can_be_off_and_be_right():
     right, wrong = Functions(**found), EXERCISES[18].with_mistake(EXERCISES[18].wrongs[0])
     assert {play(right, Row(seed=seed))[1] for seed in range(30)} == {2}
     assert {play(wrong, Row(seed=seed))[1] for seed in range(30)} == {0, 1, 2}
+
+
+def test_every_pair_that_is_wrong_missing_or_too_many_puts_the_layer_off():
+    def predicted(change, off=0):
+        layer = Layer((0, 1, 0), off, Row())
+        return layer(change(list(layer.right)))[0]
+
+    right = predicted(list)
+    for change, off, count in ((lambda pairs: pairs[:-1], 0, 1), (lambda pairs: pairs[:-2] + [(-1, 0)] * 3, 0, 3),
+                               (list, 2, 2), (lambda pairs: [], 1, 3)):
+        assert (predicted(change, off) - right) % TARGET.CONTEXTS == count

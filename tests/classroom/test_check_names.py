@@ -418,11 +418,32 @@ TWENTY_THREE = {name: HEAD23 + RIGHT23.replace(old, new) for name, old, new in (
     ("residual-pointwise", "(p[i] - q[i]).clamp(min=0)",
      "torch.tensor([0 if y == x else p[i, y] for y in range(len(p[i]))])"))}
 
+SLOTS_OF = "def valid_slots(n, gamma, k):\n    return {both}\n"
+ONCE_MORE = [       # other ways to make the same mistake
+    *((7, SLOTS_OF.replace("{both}", both), "one-slot-too-few") for both in (
+        "n + k, n + k - 1", "n + k, n + min(k, gamma - 1) - 1", "n + k - 1, n + k - 1",
+        "n + k - 1, n + min(k, gamma - 1) - 1")),
+    (7, SLOTS_OF.replace("{both}", "n + k, n + k + 1"), "new-token-counted-once"),
+    (7, SLOTS_OF.replace("{both}", "n + gamma, n + gamma"), "neither-rolled-back"),
+    (7, SLOTS_OF.replace("{both}", "n + k, n"), "accepted-again"),
+    (5, counted("return coins.all(1).long()"), "last-product-only"),
+    (2, "def total_variation(one, other):\n    return (one - other).abs().max() / 2\n", "greatest-difference"),
+    (2, "def total_variation(one, other):\n    return (one - other).abs().mean()\n", "mean"),
+    (2, "def total_variation(one, other):\n    return 1 - (one * other).sqrt().sum()\n", "hellinger"),
+    (3, accept(left="(p_target - q_draft).clamp(min=0).softmax(0)"), "residual-softmaxed"),
+    (4, residual(TOTAL, "left"), "residual-not-normalised"),
+    (4, residual("left.sum()", "left / total"), "one-sum-for-all"),
+    (8, changed(8, ("    if top_k is", "    top_k = top_k and (top_k - 1 or 1)\n    if top_k is")), "top-k-one-less"),
+    (10, copy("text[s:s + n + gamma]"), "match-included"),
+    (10, copy("(text[s + n:s + n + gamma] + gamma * text[-1:])[:gamma]"), "padded"),
+    (18, changed(18, (KEPT, "predicted[:accepted] + [verified[accepted]]")), "predicted-kept"),
+    (22, changed(22, (PLACE22, "noise(place - 1)"), (OWN22, "noise(len(text) + i - 1)")), "one-place-off")]
+
 NAMED = [(number, source, name) for number, found in {
     1: ONE, 2: TWO, 3: THREE, 4: FOUR, 5: FIVE, 6: SIX, 7: SEVEN, 8: EIGHT, 9: NINE, 10: TEN,
     11: ELEVEN, 12: TWELVE, 13: THIRTEEN, 14: FOURTEEN, 15: FIFTEEN, 16: SIXTEEN,
     17: SEVENTEEN, 18: EIGHTEEN, 19: NINETEEN, 20: TWENTY, 21: TWENTY_ONE, 22: TWENTY_TWO,
-    23: TWENTY_THREE}.items() for name, source in found.items()]
+    23: TWENTY_THREE}.items() for name, source in found.items()] + ONCE_MORE
 
 
 @pytest.mark.parametrize("number, source, name", NAMED, ids=[f"{number}-{name}" for number, _, name in NAMED])

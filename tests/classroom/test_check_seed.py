@@ -182,6 +182,9 @@ def test_cells_of_the_noise_by_hand():
     same = [(draw(p, g), share) for share, g in zip(shares, noises) if draw(p, g) == draw(q, g)]
     assert dict(same) == pytest.approx({0: 1 / 6, 1: 1 / 4, 2: 1 / 6}, abs=1e-14)
     assert agreement(p, q).item() == pytest.approx(7 / 12, abs=1e-14)
+    # only token 0 is ever drawn by both: 1 / (1 + 1 + 1/4), where .8, 0 and .2 are met by .5, .5 and 0
+    one, other = (torch.tensor(weights, dtype=torch.float64) for weights in ([.5, .5, 0], [.8, 0, .2]))
+    assert agreement(one, other).item() == agreement(other, one).item() == pytest.approx(4 / 9, abs=1e-14)
     assert cells([])[0] == [1.0]
 
 

@@ -2,6 +2,7 @@
 tuple, an array or a tensor.
 """
 
+import numpy
 import pytest
 import torch
 
@@ -131,8 +132,12 @@ def test_numbers_truths_pairs_and_rows():
     for judge, value in ((answered.number, "a"), (answered.truth, 1), (answered.wholes, 3), (answered.wholes, [.5])):
         with pytest.raises(Failure):
             judge(value, "f")
+    assert answered.pair(numpy.array([1, 2]), "f") == (1, 2)
+    assert answered.weights_like(torch.ones(2, dtype=torch.float32), (2,), "f").dtype == torch.float64
     with pytest.raises(Failure, match="f; it returned"):
         answered.pair((1, 2, 3), "f")
+    with pytest.raises(Failure, match=r"f must return a token, an int in 0..1; it returned \[0, 1\]$"):
+        answered.token([0, 1], 2, "f")                      # no weights
 
 
 @pytest.mark.parametrize("weights", ["[.5, .5]", "torch.tensor([[.5, .5]])", "torch.zeros(2)", "torch.tensor([2., -1])",
@@ -190,6 +195,7 @@ def test_what_is_not_written_is_told_first(told, number, name):
 
 @pytest.mark.parametrize("number, old, new", [(15, "return i, x", "return i"), (15, "return None, ", "return "),
                                               (21, "    return written", "    return 1"),
+                                              (11, 'return {"rule_a', 'return {"rule_z": ("slow", 0), "rule_a'),
                                               (5, "return coins", "return .5 * coins")])
 def test_what_is_no_answer_is_told_first_whatever_the_throws(told, number, old, new):
     assert told(number, changed(number, (old, new))).failure[0] == "contract"

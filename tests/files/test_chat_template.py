@@ -73,6 +73,8 @@ def test_where_a_template_stands(folder):
     assert FolderTokenizer.load(folder).template is None
     configured(folder, chat_template=[{"name": "tools", "template": "t"}, {"name": "default", "template": "d"}])
     assert FolderTokenizer.load(folder).chat([]) == [*b"d"]
+    configured(folder, chat_template=[{"name": "tools", "template": "t"}])
+    assert FolderTokenizer.load(folder).template is None
     configured(folder, chat_template="{{ eos_token }}{{ x_token }}", eos_token={"content": "e"})
     (folder / "special_tokens_map.json").write_text('{"x_token": "x", "eos_token": "y"}')
     assert FolderTokenizer.load(folder).chat([]) == [*b"ex"]

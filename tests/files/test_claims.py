@@ -11,7 +11,7 @@ import torch
 
 from nanospec.cli.options import SHAPE
 from nanospec.errors import PairError, RequestError
-from nanospec.files import paths
+from nanospec.files import paths, quick_gguf
 from nanospec.files.model_file import load_model, load_saved, save_model
 from nanospec.files.checkpoint import WEIGHTS, load_pair
 from nanospec.files.gguf import GGUFFile, load_gguf
@@ -102,6 +102,13 @@ def test_a_gguf_file_that_claims_more_than_it_has(tmp_path, tensors, keys, data)
     (tmp_path / "a.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, tensors, keys) + data)
     with pytest.raises(PairError, match="cut short"):
         GGUFFile(tmp_path / "a.gguf")
+
+
+def test_a_gguf_file_may_have_as_many_tokens_as_the_largest(tmp_path):
+    pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
+    (tmp_path / "a.gguf").write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+                                      + field(9, struct.pack("<IQ", 0, 2_000_000) + bytes(2_000_000)))
+    assert 2_000_000 < quick_gguf.gguf_reader(tmp_path / "a.gguf").read < 2_000_050
 
 
 def test_a_gguf_file_of_more_layers_than_tensors(tmp_path, monkeypatch):

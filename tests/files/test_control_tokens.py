@@ -14,7 +14,7 @@ from nanospec.files.chat_template import ChatTemplate
 from nanospec.files.control_tokens import as_special, check_growth
 from nanospec.files.gguf import load_gguf
 from nanospec.files.tokenizer import Tokenizer
-from nanospec.files.tokenizer_json import FolderTokenizer
+from nanospec.files.tokenizer_json import FolderTokenizer, spelling_of
 from tests import small_gguf
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
@@ -183,6 +183,23 @@ def test_an_id_far_above_all_others_is_refused_at_once(tmp_path, last):
     with (nullcontext() if last == 25_900 else
           pytest.raises(PairError, match=f"has 258 tokens, and one of them the id {last:,}")):
         FolderTokenizer.load(tmp_path)
+
+
+def test_how_a_token_is_spelt():
+    """Where it cannot be known, nothing is said of it."""
+    level, llama = '{"type": "ByteLevel"}', '["\u2581", {"type": "%s"}]'
+    for token, decoder, spelling in (("\u0120a", level, b" a"), ("\u2581a", level, None),
+                                     ("\u2581a", llama % "Fuse", b" a"), ("<0x41>", llama % "Fuse", b"<0x41>"),
+                                     ("<0x41>", llama % "ByteFallback", b"A"), ("a", '{"type": "WordPiece"}', None)):
+        assert spelling_of(token, decoder) == spelling
+    made = FolderTokenizer(engine(plain=["<\u00e9 t>"]), [256])
+    assert made.spellings[256:] == [None, "<\u00e9 t>".encode()]            # an added one stands there as it is
+
+
+def test_a_tokenizer_json_may_be_as_large_as_the_largest(tmp_path):
+    path = folder_of(tmp_path, engine()) / "tokenizer.json"
+    path.write_text(path.read_text() + " " * 2 ** 25)
+    assert FolderTokenizer.load(tmp_path).vocab_size == 257
 
 
 def test_a_tokenizer_without_tokens_is_refused(tmp_path):

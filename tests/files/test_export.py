@@ -75,6 +75,7 @@ def test_any_text_gets_the_same_ids(shipped, transformers):
     assert theirs.vocab_size == ours.vocab_size == 1024
     opened = transformers.AutoTokenizer.from_pretrained(shipped / "draft")
     assert opened.eos_token_id == opened.bos_token_id == ours.end_of_text and opened.eos_token == END_OF_TEXT
+    assert opened.pad_token_id == ours.end_of_text
     for number, text in enumerate(texts()):
         ids = ours.encode(text)
         assert theirs.encode(text) == ids, text

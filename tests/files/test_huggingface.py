@@ -165,6 +165,7 @@ def test_what_is_written_transformers_opens_as_it_is(theirs, tmp_path, transform
     again, told = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(told.values()) and type(again) is type(theirs) and again.dtype == torch.float32
     assert again.generation_config.eos_token_id == again.config.eos_token_id == 30
+    assert again.generation_config.bos_token_id == again.generation_config.pad_token_id == 30
     before, after = theirs.state_dict(), again.state_dict()
     assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
     x = torch.arange(30)[None]

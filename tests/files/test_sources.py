@@ -84,12 +84,14 @@ def test_a_pointer_of_git_lfs_is_named_for_what_it_is(tmp_path, file):
 
 
 def test_a_folder_with_a_target_alone(tmp_path, monkeypatch):
-    """config.json in the folder itself, or in its folder target. No draft, and nothing of it is looked for."""
+    """config.json in the folder itself, or in its folder target. No draft, and nothing of it is looked for. A folder is
+    one whatever its name ends with.
+    """
     model = small_gpt(257, 2, 2)
-    for folder in tmp_path / "a", tmp_path / "b" / "target":
+    for folder in tmp_path / "a", tmp_path / "b" / "target", tmp_path / "c.gguf":
         save_tokenizer(BYTES, folder)
         save_folder(model, folder, 256)
-    for folder in tmp_path / "a", tmp_path / "b":
+    for folder in tmp_path / "a", tmp_path / "b", tmp_path / "c.gguf":
         monkeypatch.setattr(sources, "load_folder", lambda *_: pytest.fail("weights were read"))
         assert find_draft_model(find_source(folder)) is None                  # no weight was read
         monkeypatch.setattr(sources, "load_folder", load_folder)

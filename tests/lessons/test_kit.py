@@ -3,12 +3,15 @@
 import re
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+import torch
 
 import kit
+import machine
 from kit import OneRow, Quiet, page
 from nanospec.dice import Dice
 
@@ -66,6 +69,64 @@ def test_what_is_learned_from_and_what_is_measured_with(monkeypatch):
     assert kit.learn_and_test("target", None, 8) == (
         (("text 0", "text 7", 8), "target has read 3"),
         (("held out 0", "held out 2", "held out 4", 6), "target has read 4"))
+
+
+def test_a_piece_begins_with_a_method_beyond_the_first_third():
+    """What is shorter, or has none there, is left out; there are no more of them than were asked for."""
+    tokenizer = SimpleNamespace(encode=lambda text: [*map(ord, text)])
+    good, other = ("\n    def one" + "a" * 300 + "\n    def two" + letter * 400 for letter in "bc")
+    for count, texts in (1, [good]), (9, [good, other]):
+        found = kit.pieces_of(tokenizer, ["d" * 900, "e" * 9 + "\n    def three", good, other], count)
+        assert ["".join(map(chr, ids)) for ids in found.tolist()] == [text[312:568] for text in texts]
+
+
+def test_a_window_comes_from_the_middle_of_a_long_file():
+    """Spread over all of them; what is short is left out."""
+    tokenizer = SimpleNamespace(encode=lambda text: [*map(ord, text)])
+    texts = ["x" * 3000, *("y" * 2000 + letter * 4050 for letter in "abcde"), "z" * 6000]
+    found = kit.windows(tokenizer, texts, 2, 4)
+    assert ["".join(map(chr, ids)) for ids in found.tolist()] == ["aaaa", "cccc"]
+    assert kit.windows(tokenizer, texts, 9).shape == (5, 128)
+
+
+def test_a_lesson_s_question_may_take_two_lines(tmp_path):
+    (tmp_path / "07_a_title.py").write_text("# # 7. A title\n#\n# **What is\n# it?** Not **this**\n")
+    (tmp_path / "12_another.py").write_text("# **Which one?**\n")
+    (tmp_path / "kit.py").write_text("# **No lesson**\n")
+    assert kit.contents(tmp_path) == [("7", "A title", "What is it?"), ("12", "Another", "Which one?")]
+
+
+def test_no_number_of_a_table_is_cut_short(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "30")
+    kit.table(["what", "number"], [["a" * 60, "12345.678"]], "a note")
+    assert "a" * 60 + "   12345.678" in capsys.readouterr().out
+
+
+def test_the_first_step_of_a_short_training(monkeypatch):
+    """A tenth of the greatest one of .01, and another tenth for what is slow: so AdamW moves every weight. Upwards for
+    the token that comes after, one further for each draft token.
+    """
+    model = torch.nn.ParameterDict({name: torch.zeros(2, 2) for name in ("start", "head")})
+    labels = torch.zeros(3, 256, 2)
+    labels[:, ::2, 0] = labels[:, 1::2, 1] = 1              # tokens 0 and 1 in turns
+    monkeypatch.setattr(kit, "whole_texts", lambda model, tokens, before, ahead: (
+        (model["start"] + model["head"])[tokens[:, :63]].expand(ahead, 8, 63, 2)))
+    tokens = (torch.arange(256) % 2).expand(3, 256)
+    for ahead, sign in (1, 1.0), (2, 0.0):
+        for weight in model.values():
+            weight.requires_grad_(True).data.zero_()
+        kit.train(model, (tokens, torch.zeros(3, 256), labels), 1, ahead, slow="start")
+        signs = torch.tensor([[sign, -sign], [-sign, sign]])
+        assert torch.allclose(model["head"].data, 1e-3 * signs, atol=1e-6)
+        assert torch.allclose(model["start"].data, 1e-4 * signs, atol=1e-7) and not model["head"].requires_grad
+
+
+def test_what_a_machine_does_in_a_second(monkeypatch):
+    """1,000 numbers of 4 bytes in half a second; 1,024 x 1,024 sums of 1,024 products in a quarter."""
+    took = iter([.5, .25])
+    monkeypatch.setattr(machine, "median_seconds", lambda work, device: [next(took), work()][0])
+    assert machine.bandwidth(4003, torch.device("cpu")) == pytest.approx(8000)
+    assert machine.matrix_rate(torch.float32, torch.device("cpu")) == pytest.approx(2 * 1024 ** 3 / .25)
 
 
 def test_links_to_the_page_lead_to_its_views():

@@ -104,3 +104,5 @@ def test_a_round_writes_at_most_gamma_tokens_and_the_target_writes_where_nothing
 def test_an_unknown_rule_is_refused():
     with pytest.raises(RequestError, match="no deferral rule 'best' here: there are chow"):
         cascade("best", 0.5, verify)
+    with pytest.raises(RequestError, match="the rule must be a function, got 'token'"):
+        cascade("v1", 0.5, "token")

@@ -21,6 +21,11 @@ def test_every_name_makes_a_drafter_of_the_size_that_was_asked_for():
         assert entry.takes in ("gamma", "shape", "") and entry.learns in ("length", "tokens", "")
 
 
+def test_what_a_name_says_besides_is_told_to_the_drafter():
+    made = {name: DRAFTERS[name].make(DRAFT_MODEL, Options(gamma=3)) for name in ("tree", "independent", "stack")}
+    assert (made["tree"].independent, made["independent"].independent, made["stack"].lowest.most) == (False, True, 3)
+
+
 def test_the_size_of_a_tree_that_is_grown_is_its_own():
     asked = Options(gamma=8, grown={"count": 20, "width": 4, "depth": 3})
     drafter = DRAFTERS["dynamic-tree"].make(DRAFT_MODEL, asked)
@@ -99,10 +104,27 @@ def test_goodput_looks_no_further_than_gamma():
     assert sorted(Options(gamma=3).measured()[1]) == [2, 3, 4]
 
 
+def test_the_costs_of_a_plausible_machine():
+    """A draft step is a tenth of a call, and each token more a twentieth."""
+    assert Options(gamma=2).measured() == (0.1, {2: pytest.approx(1.05), 3: pytest.approx(1.1)})
+
+
 @pytest.mark.parametrize("gamma, chain", [(3, 3), (20, 8)])
 def test_a_hybrids_copies_may_be_longer_than_its_chains(gamma, chain):
     drafter = method_of(TARGET, DRAFT_MODEL, "hybrid", gamma=gamma).make()
     assert (drafter.most, drafter.other.most) == (gamma, chain)
+
+
+def test_the_copies_at_the_bottom_of_a_stack_are_as_long_as_its_drafts():
+    drafter = method_of(TARGET, DRAFT_MODEL, "stack", gamma=3).make()
+    assert (drafter.most, drafter.lowest.most) == (3, 3)
+
+
+def test_what_a_round_costs_by_what_its_calls_cost():
+    """A round without a draft is a plain step, whatever a call on two tokens takes."""
+    assert Options(gamma=2).measured() == (0.1, {2: 1.05, 3: 1.1})
+    seconds = Options(gamma=2, costs=(0.5, {2: 1.25, 3: 1.75})).seconds()
+    assert [seconds(rows, gamma) for rows, gamma in ((1, 0), (7, 1), (1, 2))] == [1, 1.75, 2.75]
 
 
 def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
@@ -110,10 +132,10 @@ def test_costs_are_measured_when_a_drafter_asks_for_them_and_not_before():
 
     def costs():
         asked.append(1)
-        return 0.1, {m: 1.0 for m in range(2, 10)}
+        return 0.1, {m: 1 + m / 10 for m in range(2, 10)}
 
     for name in DRAFTERS:
         asked.clear()
         method_of(TARGET, DRAFT_MODEL, name, gamma=3, costs=costs)
         assert bool(asked) == (name in ("goodput", "by-load", "hybrid")), name
-    assert Options(costs=costs).seconds()(5, 2) == pytest.approx(1.2) and Options(costs=costs).seconds()(1, 0) == 1.0
+    assert Options(costs=costs).seconds()(5, 2) == pytest.approx(1.5) and Options(costs=costs).seconds()(1, 0) == 1.0

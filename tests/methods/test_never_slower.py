@@ -8,6 +8,7 @@ from random import Random
 import pytest
 import torch
 
+from nanospec.dice import Dice
 from nanospec.draft import Drafter
 from nanospec.errors import RequestError
 from nanospec.generate import generate
@@ -19,10 +20,11 @@ from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.node_rule import verify_tree
 from nanospec.methods.trees.shapes import shape
 from nanospec.methods.trees.tree_draft import CopyingDrafter, Tree
+from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
-from tests.proof.compare import caches, prompts_of, rounds
+from tests.proof.compare import Batch, caches, prompts_of, rounds
 from tests.proof.contract import LARGE, SMALL, draft_model_of, drafter_of, entry_of
 
 TABLE, DRAFT_TABLE = TableModel(3, 8, zeros=0.4), TableModel(3, 58, zeros=0.4)
@@ -243,22 +245,41 @@ def test_eight_right_copies_in_a_row_open_it_and_twice_as_many_where_that_was_to
 
 @pytest.mark.parametrize("step", [1, .01])
 def test_the_pause_is_a_hundred_times_what_was_lost_in_plain_steps_whatever_the_machine(step, monkeypatch):
-    """A draft that is always wrong: 19 rounds lose .4 of a plain step each. Then two plain steps, and it closes."""
+    """A draft that is always wrong: 19 rounds lose .4 of a plain step each. Then two plain steps, and it closes. The
+    next time it is twice as long, but 1024 plain steps at most.
+    """
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    modes = modes_by_length(lambda n: False, clock, 1440, step)
+    modes = modes_by_length(lambda n: False, clock, 1860, step)
     opened = [n for n in modes if modes[n] == "open"]
     again = 24 + 760 + 1 - (784 in opened)                  # 19 * .4 may be a rounding less than 7.6
-    assert opened == [*range(4, 22), *range(again, again + 18)]
+    assert opened == [n + i for n in (4, again, again + 20 + 1024 + 1) for i in range(18)]
 
 
 def test_what_rounds_have_gained_makes_up_for_what_others_have_lost(monkeypatch):
-    """Twenty rounds gain 7.6 plain steps each, and a hundred lose .4: it closes for the shortest pause."""
+    """Open once more, for long: 28 rounds gain 7.6 plain steps each, and a hundred lose .4. It closes for the shortest
+    pause, whatever the one before was.
+    """
     clock = Clock()
     monkeypatch.setattr(never_slower, "perf_counter", clock)
-    modes = modes_by_length(lambda n: n < 180, clock, 700)
-    closed = [n for n in modes if n > 9 and modes[n] == "closed"]
-    assert closed[0] > 250 and closed[:65] == [*range(closed[0], closed[0] + 65)] and modes[closed[64] + 1] == "open"
+    modes = modes_by_length(lambda n: 40 <= n < 300, clock, 700)
+    closed = [n for n in modes if n > 77 and modes[n] == "closed"]
+    assert closed[0] > 350 and closed[:65] == [*range(closed[0], closed[0] + 65)] and modes[closed[64] + 1] == "open"
+
+
+def test_in_doubt_what_plain_steps_took_before_does_not_count(monkeypatch):
+    """From token 70 on each round takes twelve seconds more, and a draft of eight is right. Before, a plain step took
+    one second: by that such drafts would not pay.
+    """
+    clock = Clock()
+    monkeypatch.setattr(never_slower, "perf_counter", clock)
+
+    def kind(n):
+        clock.now += 12 * (n >= 70)
+        return n >= 60
+
+    modes = modes_by_length(kind, clock, 400)
+    assert modes[67] == "closed" and {modes[n] for n in modes if n >= 77} == {"open", "in doubt"}
 
 
 def test_rounds_in_which_there_was_nothing_to_copy_are_plain_steps(monkeypatch):
@@ -332,6 +353,18 @@ def test_what_was_measured_of_two_texts_holds_for_three_and_not_for_four(wound):
         server.step()
         found.append((len(server.running), gate.rows))
     assert found == [(2, 2), (3, 2), (4, 4)]
+
+
+def test_a_round_of_several_texts_has_brought_what_a_text_got_on_average():
+    """Four tokens and one, in the time of a plain step that brings one to each."""
+    gate, dice = NeverSlower(ModelDrafter(DRAFT_MODEL, 3)), Dice([1, 2])
+    batch = Batch(TARGET, gate, [[1, 2], [3]], 30)
+    gate.left = 0                                           # it opens now
+    gate.plain.append(1.0)
+    dice.refill(7)
+    draft = gate.propose(batch.text, Sampling(), dice, 9)
+    gate.commit(draft, *draft.path(torch.tensor([3, 0])), torch.full_like(draft.q_draft, .25), None, draft.q_draft)
+    assert (gate.rounds, gate.tokens, gate.cost) == (1, 2.5, -2.5)
 
 
 def test_where_requests_come_and_go_it_takes_hardly_longer_than_the_better_of_both(monkeypatch):

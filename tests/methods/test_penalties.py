@@ -2,6 +2,7 @@
 hand, from the text and the table of the model; no cache, no wrapper, no rule has a part.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -124,3 +125,9 @@ def test_a_token_that_stands_301_times_in_bfloat16_counts_301_times():
 def test_what_cannot_have_penalties():
     with pytest.raises(RequestError, match="what is penalised must be a language model"):
         Penalised(small_learned("mlp", TABLE))
+    model = small_gpt(5, 1, 1)
+    model.config = replace(model.config, vocab_size=MOST_KEPT)
+    Penalised(model)
+    model.config = replace(model.config, vocab_size=MOST_KEPT + 1)
+    with pytest.raises(RequestError, match=f"penalties are for {MOST_KEPT} tokens or fewer"):
+        Penalised(model)

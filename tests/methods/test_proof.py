@@ -48,6 +48,8 @@ def test_a_walk_that_finds_no_end_says_so():
     with pytest.raises(AssertionError, match="more than 1,000 paths, and 20 decisions .* drawn where nobody looks"):
         walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(20)]), most=1_000)
     assert walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(10)]), most=1_024)[1] == 1_024
+    with pytest.raises(AssertionError, match="more than 1,023 paths"):
+        walk(lambda dice: len([dice.pick(torch.ones(1, 2)) for _ in range(10)]), most=1_023)
 
 
 def test_what_is_wrong_says_where():
@@ -90,6 +92,13 @@ def test_a_table_notices_its_whole_context():
         other = text[:i] + [(text[i] + 1) % 3] + text[i + 1:]
         assert not torch.equal(table(torch.tensor([other]))[0, -1], truth)
     assert not torch.equal(table(torch.tensor([text[1:]]))[0, -1], truth)
+
+
+def test_every_second_context_of_a_table_may_have_likeliest_tokens_that_tie():
+    tied, single = ((table.logits == table.logits.amax(-1, keepdim=True)).sum(-1) > 1
+                    for table in (TableModel(4, 7, ties=True), TableModel(4, 7)))
+    assert tied[1::2].float().mean() > .5 and not tied[::2].any() and not single.any()
+    assert TableModel(4, 7, ties=True).logits.exp().sum(-1).isfinite().all()
 
 
 @pytest.mark.parametrize("ties", [False, True])

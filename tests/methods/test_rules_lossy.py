@@ -50,6 +50,7 @@ def test_typical_acceptance_by_hand():
     assert decided(typical, [1, 2, 0], most=0.04) == (3, 2)
     assert decided(typical, [2], most=0.2) == (1, 2)        # .2 > .3 * .36
     assert decided(typical, [2], most=0.2, part=0.6) == (0, 2)
+    assert decided(typical, [1], most=0.3, part=1) == (0, 2)        # .3 is not more than .3
 
 
 def test_relaxed_acceptance_by_hand():

@@ -3,15 +3,17 @@
 import pytest
 import torch
 
+from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
 from nanospec.methods.stack import Stack
 from nanospec.methods.trees.drawn import TreeDrafter
+from nanospec.probs import Sampling
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text
-from tests.proof.compare import ragged, rounds
+from tests.proof.compare import Batch, ragged, rounds
 
 TABLE, MIDDLE, LOWEST = (TableModel(3, seed, zeros=0.4) for seed in (8, 58, 108))
 TARGET, GPT_MIDDLE, GPT_LOWEST = (small_gpt(11, layers, seed) for layers, seed in ((3, 5), (2, 6), (1, 7)))
@@ -58,6 +60,14 @@ def test_a_twin_at_the_bottom_is_never_rejected(lowest):
     assert seen > 3                                         # the text has shrunk, and the whole draft was accepted
 
 
+def test_no_text_of_a_batch_is_drafted_less_than_another():
+    """Of one prompt the lowest drafter copies at once, of the other nothing."""
+    batch, dice = Batch(TARGET, Stack(GPT_MIDDLE, PromptLookup(4), 4), [[1, 2, 1, 2, 1], [3, 9, 5]], 60), Dice([1, 2])
+    for _ in range(5):
+        draft, *_ = batch.round(dice, Sampling(0))
+        assert draft.exist[:, 1:].all() and draft.tokens.shape == (2, 5)
+
+
 def test_one_text_takes_no_more_room_than_its_draft():
     """Several may wait for the slowest one, and go on meanwhile."""
     drafter = Stack(MIDDLE, PromptLookup(3), 90)
@@ -72,3 +82,7 @@ def test_who_cannot_be_in_a_stack():
                            (small_learned("mlp", TARGET), PromptLookup(2))):
         with pytest.raises(RequestError, match="in a stack"):
             Stack(middle, lowest)
+    with pytest.raises(RequestError, match="vocabulary"):
+        next(speculate(TARGET, Stack(small_gpt(7, 1, 1), PromptLookup(2)), [1, 2], 5))
+    with pytest.raises(RequestError, match="a vocabulary of 3 tokens, the target of 11"):
+        next(speculate(TARGET, Stack(MIDDLE, PromptLookup(2)), [1], 4))

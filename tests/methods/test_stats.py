@@ -120,8 +120,9 @@ def test_the_edges():
     assert rare.df == 1 and rare.pooled == pytest.approx(.501)      # c and d need company to fill a cell
     with pytest.raises(RequestError, match="no samples"):
         goodness_of_fit({}, TRUTH)
-    with pytest.raises(RequestError, match="this one to 0.4"):
-        goodness_of_fit({"a": 30, "b": 50}, {"a": .2, "b": .2})
+    for parts, total in (.2, "0.4"), (.4995, "0.999"), (math.nan, "nan"):
+        with pytest.raises(RequestError, match=f"this one to {total}"):
+            goodness_of_fit({"a": 30, "b": 50}, {"a": parts, "b": parts})
 
 
 def test_five_expected_samples_fill_a_cell():
@@ -157,6 +158,8 @@ def test_pit_by_hand():
     """Scores 3, 1, 2: token 2 has token 1's mass below it, .2, and half of its own .3."""
     values = pit(torch.tensor([2]), torch.tensor([[.5, .2, .3]]), torch.tensor([[3., 1., 2.]]), torch.tensor([.5]))
     assert values.item() == pytest.approx(.35)
+    half = pit(torch.tensor([2]), torch.tensor([[.25, .1, .15]]), torch.tensor([[3., 1., 2.]]), torch.tensor([.5]))
+    assert half.item() == pytest.approx(.35)                    # of what it adds up to
 
 
 def test_two_samples_of_one_distribution_and_of_two():
@@ -193,6 +196,8 @@ def test_two_samples_by_hand():
 def test_the_outcome_that_is_most_off():
     assert goodness_of_fit({"a": 70, "b": 15, "c": 15}, {"a": .5, "b": .25, "c": .25}).worst == ("a", .5, .7)
     assert goodness_of_fit({"a": 50, "c": 1}, {"a": .5, "b": .5}).worst == ("c", 0.0, 1 / 51)
+    rare = {"a": .9899, "b": .01, "c": .0001}
+    assert goodness_of_fit({"a": 973, "b": 25, "c": 2}, rare).worst == ("c", .0001, .002)
     # For its probability: a is .1 off where .64 was expected, b .06 where .04 was.
     assert goodness_of_fit({"a": 54, "b": 10, "c": 36}, {"a": .64, "b": .04, "c": .32}).worst == ("b", .04, .1)
 
@@ -210,3 +215,11 @@ def test_right_samples_are_drawn_from_one_seed():
     """In every run of a program the same p-value."""
     again, once = (stats._of_right_samples.__wrapped__((8.0, 12.0), 50) for _ in range(2))
     assert len(set(once)) > 5 and (once == again).all()
+
+
+def test_as_many_are_drawn_as_were_expected():
+    """Ten, though the two numbers add up to a little less: so no cell has more without the other having fewer."""
+    expected = .6, 9.399999999999999
+    may_be = np.array([(first - .6) ** 2 * (1 / .6 + 1 / 9.4) for first in range(11)])
+    drawn = stats._of_right_samples.__wrapped__(expected, 50)
+    assert sum(expected) < 10 and (abs(drawn[:, None] - may_be).min(1) < 1e-6).all()

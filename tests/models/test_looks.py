@@ -71,6 +71,11 @@ def test_the_losses_by_hand(name, anchors, counted):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("steps, look", [(10, 100), (1999, 100), (4500, 225)])
+def test_it_looks_twenty_times_and_not_more_often_than_every_hundred_steps(steps, look):
+    assert Plan("mlp", {}, TARGET.config, steps=(steps,)).look == look
+
+
 @pytest.fixture(params=LAYERS)
 def training(request, tmp_path, monkeypatch):
     """In float32; after two or three tokens of every text."""

@@ -196,6 +196,29 @@ def test_the_learning_rate_rises_stays_and_falls_to_almost_nothing():
     assert learning_rate(999, 1000, 2.0, falls=False) == 2.0            # the shallow target's: it is not the end
 
 
+def test_every_phase_has_a_top_rate_of_its_own_and_falls_but_the_shallow_one(text, tmp_path, monkeypatch):
+    """At the last of four steps half of it is left."""
+    monkeypatch.setattr(train_tiny, "WARM_UP", 1)
+    training, found = training_in(tmp_path, text, size=replace(DUST, steps=(4,) * 4, rate=(.005, .004, .003, .002))), []
+    for phase in range(3):
+        training.begin_phase(phase)
+        training.step = 3
+        training.take_step()
+        found.append(training.optimizer.param_groups[1]["lr"])
+    assert found == pytest.approx([.005, .002, .0015])
+
+
+def test_a_text_that_is_odd_moves_a_model_no_further_than_others(text, tmp_path):
+    """The gradients of all weights together have the length 1 at most."""
+    training, lengths = training_in(tmp_path, text), []
+    loss = training.loss
+    for factor in 1e4, 1e-4:
+        training.loss = lambda: factor * loss()
+        training.take_step()
+        lengths.append(sum(weight.grad.norm().item() ** 2 for weight in training.model.parameters()) ** .5)
+    assert lengths[0] == pytest.approx(1, abs=1e-3) and 0 < lengths[1] < 0.01
+
+
 def test_every_phase_reads_the_text_in_an_order_of_its_own(text, tmp_path, monkeypatch):
     """In windows half as long while the target is shallow, and for the first half of the deep one's steps."""
     seen = []
@@ -255,6 +278,12 @@ def test_written_texts_have_the_targets_distribution():
     assert torch.equal(texts[:9], written_by(target, ids, 1000, seed=0)[:9])
 
 
+def test_of_a_long_context_64_tokens_are_a_prompt():
+    target, told = small_gpt(11, 1, 1, context=140), []
+    assert written_by(target, torch.arange(100) % 11, 2, 0, told.append).shape == (2, 140)
+    assert told == [length / 140 for length in range(64, 140)]
+
+
 def test_half_of_a_distillation_batch_is_written_by_the_target_when_it_is_needed(text, tmp_path, monkeypatch):
     """Dealt out in turn, part by part, each with a seed of its own; after the last text comes the first again."""
     drawn = []
@@ -300,6 +329,12 @@ def test_the_last_loss_is_how_often_a_draft_token_is_rejected(text, tmp_path):
     every = [1 - acceptance(training.target(x[None]).softmax(-1), training.models["draft"](x[None]).softmax(-1)).mean()
              for x in windows[0]]
     assert training.held_out_loss("distil", text[1], 3) == pytest.approx(sum(every).item() / 3, abs=1e-3)     # bfloat16
+    (rejected,), words = training.look(text[1], 3)
+    assert rejected == training.held_out_loss("distil", text[1], 3) and words == f"accepted {1 - rejected:.3f}"
+    training.begin_phase(2)
+    (loss,), words = training.look(text[1], 3)
+    assert loss == training.held_out_loss("draft", text[1], 3) != training.held_out_loss("target", text[1], 3)
+    assert words == f"held out {loss:.3f}, {text[1].bits(loss):.3f} bits a byte"
     of_parts = sum(every[:2]) / 2, every[2]
     assert abs(sum(of_parts) / 2 - sum(every) / 3) > 2e-3
 
@@ -579,7 +614,31 @@ def test_it_is_trained_as_told(text, tmp_path, monkeypatch):
     (training, held, _, minutes), = heard
     assert training.size == replace(SIZES["dust"], steps=(5, 6, 7, 8)) and training.out == tmp_path / "it"
     assert (training.seed, training.compiled, minutes) == (3, True, 2.5)
+    assert (tmp_path / "it" / "training.pt").exists()           # if it could not be written, that showed before
     assert {it.device.type for it in (training.ids, held.ids, training.model)} == {PRETEND}
+
+
+@pytest.mark.parametrize("device, options, name", [("cpu", [], "nano"), ("cuda", [], "tiny"),
+                                                   ("cuda", ["--size", "dust"], "dust")])
+def test_a_size_that_fits_the_device_and_its_folder(device, options, name, monkeypatch):
+    asked = []
+    monkeypatch.setattr(train_tiny, "available", lambda device: torch.device(device))
+    monkeypatch.setattr(train_tiny, "check", lambda args, phases, out, files: asked.append(out) or sys.exit(3))
+    with pytest.raises(SystemExit):
+        train_tiny.main(["--device", device, *options])
+    assert asked == [Path("out", name)]
+
+
+def test_what_the_end_reports_of_what_is_held_out(finished, capsys, monkeypatch):
+    """Of as many windows as it was trained on: 21 steps of 8."""
+    asked, losses = [], {"target": 2.5, "distil": .375}
+    monkeypatch.setattr(Training, "held_out_loss",
+                        lambda its, name, held, most: asked.append((name, most)) or losses[name])
+    assert command("--out", finished, *STEPS, "--resume") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    bits = HeldOut.of(read_texts(TEXT)[1], load_pair(finished).tokenizer).bits(2.5)
+    assert f"held out: 2.5000 nats a token, {bits:.4f} bits a byte; 0.625 of the draft tokens accepted" in said
+    assert asked == [("target", 168), ("distil", 168)]
 
 
 def test_what_the_end_reports_and_what_is_next(finished, capsys):

@@ -11,6 +11,7 @@ import torch
 
 from nanospec.errors import LogitsError, RequestError
 from nanospec.generate import generate
+from nanospec.methods.copies.suffix import SuffixDrafter
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.index import DRAFTERS, RULES, Options, method_of
 from nanospec.model import GPT, Config
@@ -161,7 +162,8 @@ def test_what_exceeds_the_context_is_not_appended():
     for bad, words in [({"ids": [9]}, "outside"), ({"stop": ["\n"]}, "stop must be a list of token"),
                        ({"stop": "\n"}, "stop must be"), ({"stop": None}, "stop must"), ({"stop": 3}, "stop must"),
                        ({"ids": "ab"}, "appended must be a list of token ids"), ({"ids": None}, "appended must be"),
-                       ({"max_new_tokens": "4"}, "max_new_tokens must be"), ({"seed": -1}, "a seed has 32 bits")]:
+                       ({"max_new_tokens": "4"}, "max_new_tokens must be"), ({"seed": -1}, "a seed has 32 bits"),
+                       ({"seed": False}, "seed must be")]:
         talk = talk_of("chain")
         with pytest.raises(RequestError, match=words):
             list(talk.reply(**{"ids": [1, 2], "max_new_tokens": 4, "temperature": 0} | bad))
@@ -229,13 +231,13 @@ def test_no_gradient_is_kept():
     assert not done.p_target.requires_grad and torch.is_inference(done.p_target)
 
 
-def overflows() -> GPT:
-    """All of its weights are finite, but after token 7 nothing is. It writes no 7."""
+def overflows(after: int = 7) -> GPT:
+    """All of its weights are finite, but after this token nothing is. At temperature 0 it never writes it."""
     torch.manual_seed(0)
     model = GPT(Config(32, 256, 2, 16, 2, 1, 32, tied=False)).requires_grad_(False)
     first, weight = model.blocks[0], model.embedding.weight
-    weight[:, 0], weight[7], model.head.weight[7] = 0, 0, 0
-    weight[7, 0], first.attention_norm.weight[0] = 1e9, 4
+    weight[:, 0], weight[after], model.head.weight[after] = 0, 0, 0
+    weight[after, 0], first.attention_norm.weight[0] = 1e9, 4
     first.attention.qkv.weight[-8:, 0] = 3e38
     return model
 
@@ -260,6 +262,16 @@ def test_what_an_answer_without_numbers_has_left_is_not_read(name, monkeypatch):
     talk.go_back(0)
     assert tokens_of(talk.reply(ids, 20, temperature=0)) == expected
     assert len(begun) == 1                                  # what the drafter had learnt of it may be no number, too
+
+
+def test_what_plain_steps_without_numbers_have_left_is_not_read():
+    """After the token that they draw, and the conversation never holds."""
+    target = overflows(after=5)
+    talk = Conversation(target, SuffixDrafter(8), 128)
+    list(talk.reply([8, 1], 3, temperature=0))
+    assert 5 in list(talk.plain_steps(9, temperature=100.0)) and 5 not in talk.ids
+    expected = list(generate(target, [*talk.ids, 6], 9, temperature=0))
+    assert tokens_of(talk.reply([6], 9, temperature=0)) == expected
 
 
 def test_what_a_drafter_refuses_is_not_appended():

@@ -592,6 +592,15 @@ def test_what_cannot_be_served_is_refused_before_anything_is_timed(weights, monk
     refused(["serve", "--weights", str(weights), *options], words, capsys)
 
 
+@pytest.mark.parametrize("rows, prompts", [([16, 1], 32), ([1, 3], 8)])
+def test_there_are_prompts_for_the_most_requests_that_run_at_once(weights, monkeypatch, rows, prompts):
+    asked = []
+    monkeypatch.setattr(serve, "held_out_prompts", lambda pair, count: asked.append(count) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        serve.run(rows, weights=weights)
+    assert asked == [prompts]
+
+
 def test_large_prints_the_gain_at_every_alpha_beside_the_floor(monkeypatch, tmp_path, capsys):
     config = Config(11, 32, layers=1, channels=8, heads=2, kv_heads=1, hidden=8)
     monkeypatch.setattr(large, "large_pair", lambda device: (GPT(config), GPT(config)))

@@ -104,6 +104,9 @@ def test_the_outcome_that_is_most_off_of_a_walk(monkeypatch):
     drawn = iter([tokens for tokens, part in exact.items() for _ in range(round(100 * part))])
     verdict = judge(lambda dice: next(drawn), {(0,): .5, (1,): .3, (2,): .2}, samples=100)
     assert verdict.wrong and verdict.distance == pytest.approx(.11) and verdict.most_off == ((1,), .3, .19)
+    monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: {(0,): .3, (1,): .3, (2,): .1, (8,): .3})
+    verdict = judge(lambda dice: [8], {(0,): .5, (1,): .3, (2,): .2}, DRAFT_MODEL, samples=9) 
+    assert verdict.most_off == ((8,), 0, .3) and verdict.bugs == []             # of no model no bug is known
 
 
 def test_a_bug_is_known_by_its_samples_where_nothing_was_walked(monkeypatch):
@@ -583,6 +586,8 @@ def test_how_many_paths_there_are_is_known_beforehand():
         odd(dice)
         estimates.append(dice.paths)
     assert {*estimates} == {4, 32} and sum(estimates) / 400 == pytest.approx(3 + 8, abs=2)
+    # The first run comes to where most paths are, and would have it that there are four times as many.
+    assert estimates[0] == 32 and not foreign.too_long(lambda dice: odd(dice, 15), 1e9)
 
 
 def test_a_walk_that_would_take_too_long_is_not_begun(monkeypatch):

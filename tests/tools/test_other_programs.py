@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nanospec.dice import Dice
-from nanospec.errors import RequestError
+from nanospec.errors import PairError, RequestError
 from nanospec.probs import residual
 from nanospec.judge.sampler import walked
 from nanospec.judge import verdict as judge_file
@@ -119,6 +119,17 @@ def test_a_folder_is_read_in_single_precision_and_nothing_is_fetched(transformer
                         lambda folder, **how: heard.append((folder, how)) or model)
     assert load_with_transformers(tmp_path) == "ready"
     assert heard == [(tmp_path, {"dtype": torch.float32, "local_files_only": True})]
+
+
+def test_what_transformers_cannot_read_is_a_line(transformers, tmp_path, monkeypatch):
+    def fails(folder, **how):
+        raise KeyError("an architecture\nof 2031")
+
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", fails)
+    with pytest.raises(PairError, match="^transformers cannot read .*: .*architecture") as said:
+        load_with_transformers(tmp_path)
+    assert "\n" not in str(said.value)
 
 
 def test_its_assisted_generation_is_right_every_path_walked(hf):

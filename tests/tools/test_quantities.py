@@ -62,6 +62,9 @@ def test_the_numbers_of_a_method():
     # First rounds do not count. Others, by parts: 1.9 and 2.35 steps of 2 s, 1.8 and 2.9 of 1 s, 1.8 and 2.1 of 4 s.
     each = [(4 / 3.8 + 6 / 4.7) / 2, (3 / 1.8 + 4 / 2.9) / 2, (2 / 7.2 + 5 / 8.4) / 2]
     assert row["overhead"] == pytest.approx(each[0])
+    # Of one text: 1, 4 and 2 times their parts, 3.8, 4.7 and 3.8 s. One odd round moves it little.
+    row = numbers_of(METHOD, [ROUNDS], [[[5.0, 3.8, 4.7 * 4, 3.8 * 2]]], COSTS_OF[:1], 1.0)
+    assert row["overhead"] == pytest.approx(2)
 
 
 def test_a_node_that_a_text_of_a_batch_lacks_was_not_drafted():

@@ -5,6 +5,7 @@ test winds.
 import json
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,12 +103,24 @@ def test_a_writer_draws_from_the_seed_that_it_is_given():
     assert write["plain"]([3, 4], 5) != write["plain"]([3, 4], 6)
 
 
+def test_an_answer_ends_at_any_token_that_ends_one():
+    """Of a tokenizer that has two: one that is never written, and the fourth."""
+    target, request = small_gpt(257, 2, 2), {"max_new_tokens": 9, "temperature": 1.5}
+    tokens = [*generate(target, [3, 4], 9, 1.5, seed=5)]
+    never = min({*range(257)} - {*tokens})
+    assert never < tokens[3] not in tokens[:3]
+    write = asking.make_writers(target, [method_of(target, None, "lookup", gamma=2)],
+                                SimpleNamespace(ends={never, tokens[3]}), request)
+    assert sum(write["plain"]([3, 4], 5), []) == tokens[:4] and sum(write["lookup 2"]([3, 4], 5), [])[-1] != never
+
+
 def test_answers_are_fed_back_and_methods_take_turns(asked, writers):
     """The first question warms up. Every turn has its own seed, whatever was answered before."""
-    ask(asked, writers, BYTES, 5, {"weights": "a"})
+    ask(asked, writers, BYTES, 2 ** 32 - 3, {"weights": "a"})
     assert writers["plain"].seen == writers["chain 4"].seen
     warm_up, *seen = writers["plain"].seen
-    assert warm_up == ("writing?", 5) and [seed for _, seed in seen] == list(range(5, 21))
+    assert warm_up == ("writing?", 2 ** 32 - 3)
+    assert [seed for _, seed in seen] == [2 ** 32 - 3, 2 ** 32 - 2, 2 ** 32 - 1, *range(13)]        # over the end
     assert [prompt for prompt, _ in seen[:4]] == ["writing?", "writing?abc\nAnd then?", "math?", "math?abc\nAnd then?"]
 
 
@@ -161,6 +174,9 @@ def test_answers_of_other_settings_are_refused(asked, writers, tmp_path):
                            ((others, writers, BYTES, 0, settings), f"questions {asked.digest}, here {others.digest}")]:
         with pytest.raises(RequestError, match=f"of other settings: {words}"):
             ask(*request, path)
+    ask(asked, writers, BYTES, 0, {"weights": "a"}, tmp_path / "older.jsonl")           # which knew of no temperature
+    with pytest.raises(RequestError, match="of other settings: temperature None, here 0.0"):
+        ask(asked, writers, BYTES, 0, settings, tmp_path / "older.jsonl")
     for text, words in ("{}\n", "line 1 is no answer of this bench"), ("\n{", "line 2 is no JSON"):
         path.write_text(text)
         with pytest.raises(RequestError, match=words):
@@ -178,7 +194,8 @@ def test_damaged_answers_are_refused_before_a_model_is_read(name, tmp_path, monk
 @pytest.mark.parametrize("damage, right", [
     ({}, True), ({"wall_time": [0.0]}, False), ({"wall_time": [1e9 - 1]}, True), ({"wall_time": [1e9]}, False),
     ({"new_tokens": [0]}, False), ({"new_tokens": [1]}, True), ({"new_tokens": [10 ** 9 - 1]}, True),
-    ({"new_tokens": [10 ** 9]}, False), ({"accept_lengths": [2, 0]}, False)])
+    ({"new_tokens": [10 ** 9]}, False), ({"accept_lengths": [2, 0]}, False), ({"turns": ["ab", "c"]}, False),
+    ({"new_tokens": [3, 1]}, False), ({"accept_lengths": []}, False), ({"new_tokens": [True]}, False)])
 def test_how_many_tokens_and_seconds_an_answer_has(damage, right):
     one = {"turns": ["ab"], "new_tokens": [3], "wall_time": [2.5], "accept_lengths": [2, 1]}
     assert asking.is_answer({"question_id": 81, "choices": [one | damage]}) == right
@@ -198,6 +215,7 @@ BAD = [
     (b'{"question_id": 1.5, "prompt": "a"}', "line 1: question_id"), (b'{"category": 1, "prompt": "a"}', "line 1: "),
     (b'{"question_id": true, "prompt": "a"}', "line 1: question_id"),
     (b'{"question_id": 7, "prompt": "a"}\n' * 2, "line 2: the question_id 7 stands there twice"),
+    (b"".join(b'{"question_id": %d, "prompt": "a"}\n' % i for i in (7, 8, 7)), "line 3: the question_id 7 stands"),
     (b'{"messages": [{"role": "system", "content": "a"}]}', "line 1: a question"), (b'{"messages": []}', "line 1: a q"),
     (b'{"messages": ["a"]}', "line 1: a question"),
     (GOOD + json.dumps({"turns": [f"{NOT_FETCHED}\n\nSum up: {{article}}"]}).encode(), "line 2 has no question, but"),
@@ -241,6 +259,9 @@ def test_speed_bench_has_eleven_rows(tmp_path, writers):
         "math", "math", "mt_bench", "mt_bench", "mt_bench", "math"]
     mixed = [{"prompt": "a"}, {"question_id": 1, "prompt": "b"}]
     assert [one.id for one in read_questions(write_lines(tmp_path / "m.jsonl", mixed)).each] == ["line 1", 1]
+    other = [{"question_id": 100, "category": "my own", "prompt": "a"}]
+    asked = read_questions(write_lines(tmp_path / "c.jsonl", other))
+    assert [row["task"] for row in ask(asked, writers, BYTES, 0, {"weights": "a"})] == ["my own"]       # which is all
     ends = [{"question_id": number, "category": "stem", "prompt": "a"} for number in (80, 81, 160, 161)]
     assert [one.task for one in read_questions(write_lines(tmp_path / "e.jsonl", ends)).each] == [
         "stem", "mt_bench", "mt_bench", "stem"]
@@ -255,6 +276,12 @@ def test_other_ways_to_write_the_file(tmp_path):
     one, two = read_questions(tmp_path / "q.jsonl").each
     assert (one.line, one.id, one.task, one.turns) == (1, "line 1", "prompts", ["a"])
     assert (two.line, two.id, two.task, two.turns, two.before) == (3, "x", "my own", ["b\u2028c"], 1)
+
+
+def test_files_that_differ_in_their_last_question_are_told_apart(tmp_path):
+    long = [{"prompt": "a" * 999}] * 99
+    assert len({read_questions(write_lines(tmp_path / "q.jsonl", [*long, {"prompt": text}])).digest
+                for text in "bcb"}) == 2
 
 
 def test_what_leaves_no_room_is_refused_by_its_line(asked):
@@ -281,6 +308,7 @@ def test_a_template_that_refuses_empty_answers(tmp_path):
     asked = read_questions(write_lines(tmp_path / "q.jsonl", [{"turns": ["a", "b"]}]))
     assert prompts_within(asked, tokenizer, 9 + 40, 20) == [tokenizer.encode("[a]")]
     assert ids_of(tokenizer, ["a", "b"], ["xy"]) == tokenizer.encode("[a][xy][b]")
+    assert ids_of(tokenizer, ["a", "b", "c"], ["x", "y"]) == tokenizer.encode("[a][x][b][y][c]")
 
 
 # The commands

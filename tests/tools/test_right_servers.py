@@ -19,13 +19,13 @@ import torch
 from nanospec.dice import Dice
 from nanospec.errors import RequestError
 from nanospec.proof import stats
-from nanospec.judge import defaults, doubts, places, replies as bounded, verdict as judge_file
+from nanospec.judge import defaults, doubts, replies as bounded, verdict as judge_file
 from nanospec.cli.judge import main
 from nanospec.judge.replies import on_this_machine
 from nanospec.judge.endpoint import OFF, Endpoint, EndpointError
 from nanospec.judge.given import answers
 from nanospec.judge.other_programs import Recomputed, special_tokens
-from nanospec.judge.places import place_of
+from nanospec.judge.places import place_of, places_of
 from nanospec.judge.witnesses import against_logprobs
 from tests.sentences import sentences
 from tests.tools.rare_servers import RARE
@@ -368,7 +368,7 @@ def test_what_is_answered_by_https_is_bounded_too(capsys, monkeypatch):
     """The bytes themselves, as if they had been deciphered."""
     monkeypatch.setattr(bounded, "MOST_BYTES", 100_000)
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", lambda self, plain, **_: plain)
-    with bytes_of(lambda: [OK + b"\r\n", LONG, LONG]) as listening:
+    with bytes_of(lambda: [OK + b"\r\n", *[LONG] * 999]) as listening:
         assert main(["endpoint", f"https://127.0.0.1:{listening.getsockname()[1]}", "--timeout", "3600"]) == 2
     assert "more than 100,000 bytes" in capsys.readouterr().err
 
@@ -471,8 +471,8 @@ def test_the_likeliest_of_what_is_reported_are_known():
 
 def test_what_a_model_says_of_each_token_is_after_what_was_asked_for(monkeypatch):
     """Of the two likeliest of three tokens, after a temperature, and of the third alone."""
-    monkeypatch.setattr(places, "BELOW", 2)
-    found = places.places_of(MODEL, [3, 2], [1, 4], {"temperature": .5, "top_k": 3})
+    monkeypatch.setattr("nanospec.judge.places.BELOW", 2)
+    found = places_of(MODEL, [3, 2], [1, 4], {"temperature": .5, "top_k": 3})
     for place, text in zip(found, ([3, 2], [3, 2, 1]), strict=True):
         best = MODEL(torch.tensor([text]))[0, -1].topk(3)
         assert place.known == best.indices[:2].tolist()

@@ -261,6 +261,9 @@ def test_the_pace_of_a_server_begins_with_the_first_request(clock, monkeypatch):
     pair = SimpleNamespace(target=SimpleNamespace(config=SimpleNamespace(context=9)))
     found = serve.served(pair, None, 2, [[1], [2]], [2.0, 2.25], 7, {})
     assert found["tokens_per_s"] == 4 and serve.per_second(2, [0.5]) == 4
+    monkeypatch.setattr(Fake, "step", lambda self: vars(self.running[0]).update(error=KeyError("lost"), done=True))
+    with pytest.raises(KeyError, match="lost"):
+        serve.served(pair, None, 2, [[1]], [0.0], 7, {})
 
 
 @pytest.mark.parametrize("drafts", [0, 1])
@@ -379,12 +382,14 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     monkeypatch.setattr(serve, "WatchedByLoad",
                         lambda draft_model, costs, most: believed.append((draft_model, costs, most)))
     table = Costs({1: [1.0, 1.1, 1.25], 4: [2.0, 3.0, 5.0]})
-    monkeypatch.setattr(serve, "round_seconds", lambda *_: table)
+    timed = []
+    monkeypatch.setattr(serve, "round_seconds", lambda *its: timed.append(its[2]) or table)
     turns = iter(range(18))
 
     def served(pair, drafter, rows, prompts, arrivals, seed, settings):
         """In each of three turns, of three methods: 10, 11, 12; 13, ... tokens a second."""
         assert seed == 77 and settings == {"max_new_tokens": 5, "temperature": 0.25}
+        assert len(prompts) == len(arrivals) == 8               # of few requests much is luck
         return {"tokens_per_s": 10.0 + next(turns), "first_p50": 1.0, "first_p99": 2.0, "each_p50": 3.0,
                 "each_p99": 4.0}
 
@@ -394,6 +399,7 @@ def test_a_batch_is_served_in_turns_and_medians_are_told(monkeypatch):
     assert [(row["rows"], row["method"], row["tokens_per_s"]) for row in rows] == [
         (1, "plain", 13), (1, "chain 2", 14), (1, "by-load", 15), (4, "plain", 22), (4, "chain 2", 23),
         (4, "by-load", 24)]
+    assert timed == [[1], [1, 4]]                               # in the end there is one request alone
     assert believed == [("draft", table, 2)] * 6 and len(read) == 2      # anew for 4, since what is tuned is converted
     _, cells, caption = parts_of(shown)
     assert cells[4][:4] == ["4", "chain 2", "23", "1.05"]

@@ -664,21 +664,26 @@ def test_a_coarser_type_must_explain_what_is_furthest_off(monkeypatch):
     for furthest, status in (.7, 1), (.55, 2):
         pairs = [[Read(tokens, torch.tensor([0, far]), torch.zeros(2, 2), torch.zeros(2, 2))
                   for tokens, far in (([2, 3], 0.0), ([2, other], off))] for other, off in ((5, furthest), (6, .5))]
-        each = [compared((a, b), .001, (2, 2)) for a, b in pairs]
+        each = [compared(pair, .001, (2, 2)) for pair in (*pairs, pairs[0][:1] * 2)]        # the third is alike
         its = texts.Judged(0, "", Moved(.001, .001, 64), each, "float32", TOKENIZER)
-        found = texts.verdict(its, "target", "exact", [Task([0], [2, 3], [2, 5])] * 2, [[[2], [2]]] * 2, "draft model")
-        assert found[0] == status and ("in 2 of 2 texts" in found[1]) == (status == 1)
+        found = texts.verdict(its, "target", "exact", [Task([0], [2, 3], [2, 5])] * 3, [[[2], [2]]] * 3, "draft model")
+        assert found[0] == status and ("in 2 of 3 texts" in found[1]) == (status == 1)
         assert asked[-1] == ("exact", [([2, 5], [2, 3]), ([2, 6], [2, 3])], .008, TOKENIZER, "draft model")
 
 
-@pytest.mark.parametrize("most, places", [(1_024, 40), (8, 8), (3, 4)])
-def test_on_how_many_places_rounding_is_measured(most, places, monkeypatch):
-    """Of two pairs, each of twice ten tokens: of all; of as many as there is time for; of one each at least."""
+@pytest.mark.parametrize("most, places, parted", [(1_024, 40, 13), (8, 8, 7), (3, 4, 2)])
+def test_on_how_many_places_rounding_is_measured(most, places, parted, monkeypatch):
+    """Of two pairs, each of twice ten tokens: of all; of as many as there is time for; of one each at least. Of a pair
+    that parts at its third token, the first is measured up to there.
+    """
     monkeypatch.setattr(texts, "PLACES", most)
     monkeypatch.setattr(texts, "in_type", lambda target, dtype: Given(.125, -.125))
     ids, exact = [2, 3, 0, 1, 2, 3, 0, 1, 2, 3], Given(0.0, 0.0)
     assert texts.measured(exact, exact, [Task([0], ids, ids)] * 2, [[ids, ids]] * 2, "float16").places == places
-    assert Moved(.5, .125, 3) | Moved(.25, .375, 4) == Moved(.5, .375, 7)
+    other = [2, 3, 1, *ids[3:]]
+    assert texts.measured(exact, exact, [Task([0], ids, other)], [[ids, other]], "float16").places == parted
+    one, another = Moved(.5, .125, 3), Moved(.25, .375, 4)
+    assert one | another == another | one == Moved(.5, .375, 7)
 
 
 def test_logits_that_are_no_numbers_measure_nothing():
@@ -710,6 +715,33 @@ def test_a_setting_is_looked_for_in_the_text_that_parts_further_more_often(monke
     its = texts.Judged(0, "", Moved(.25, .125, 64), each, "float32", TOKENIZER)
     assert texts.verdict(its, None, None, [Task([0], [1], [1])] * 3, [], None) == (
         2, "No verdict: where A parts, rounding hardly explains it, but it was asked so.")
+
+
+def test_each_number_of_a_line_stands_in_its_place():
+    """All of them differ."""
+    a, b = (Read([4, token], torch.tensor(behind), torch.zeros(2, 2), torch.zeros(2, 2))
+            for token, behind in ((5, [1.5, .0625]), (6, [.375, .75])))
+    one = Compared("neither", (a, b), (2, 2), (0, 1), 1, (7, 8), .125, (.25, .5))
+    letters = SimpleNamespace(decode=lambda ids: "abcdefghi"[ids[0]])
+    assert texts.Judged(2, "", Moved(), [one], "float16", letters).line(3, one) == (
+        "prompt 3: they part at new token 1, 'f' (5) in A and 'g' (6) in B. The target's two best there, by a "
+        "call in float32: 'h' (7) and 'i' (8), 0.12 apart. A's is 0.25 below the best, B's 0.5; A is off at token 0: "
+        "'e' (4) is 1.5 below the best; B is off at token 1: 'g' (6) is 0.75 below the best: more than rounding, "
+        "in both")
+
+
+def test_the_last_token_of_a_text_is_judged_too(by_hand):
+    """After b the best is a, and d is 3 below it. (by_hand: with its logits.)"""
+    alike = [3, 0, *[1, 0] * 19]
+    for a, b, side in ("ba", "bd", "B"), ("bd", "ba", "A"), ("ba", [1, 3], "B"):
+        found = judge_texts(Given(), LETTERS, [Task([0], a, b), Task([2], alike, alike)], "float16")
+        assert found.status == 1 and found.verdict.startswith(f"A BUG in {side}: in 1 of 2 texts"), found.verdict
+
+
+def test_of_several_ends_none_is_what_a_text_that_goes_on_should_have(by_hand):
+    """After a b and c are the best, and then a."""
+    ends = SimpleNamespace(**{**vars(LETTERS), "ends": {1, 2}, "special": {"<1>": 1, "<2>": 2}})
+    assert judge_texts(Given(), ends, [Task([1], [0] * 40, [0] * 40)], "float16").status == 0
 
 
 def test_eight_differences_are_shown():
@@ -751,13 +783,15 @@ def unexplained(monkeypatch):
     heard, bounds = [], dict.fromkeys(((name, which) for name in ("frequency", "presence") for which in (False, True)),
                                       (2, 1))
 
-    def words(tokens, other, seen=(False,)):
+    def words(tokens, other, seen=(False,), draft_model=None):
         heard.clear()
-        for name, result in (("read", Read([], torch.ones(1), *torch.zeros(2, 1))), ("subtracted", bounds),
+        for name, result in (("read", Read([], torch.ones(1), torch.zeros(2, 1), torch.zeros(0))),
+                             ("subtracted", bounds),
                              ("prompts", []), ("seen_before", seen), ("drawn_at", None)):
             monkeypatch.setattr(kinds, name, lambda *its, name=name, result=result: heard.append((name, its)) or result)
         text = Read(tokens, torch.ones(len(tokens)), torch.zeros(len(tokens), 1), torch.zeros(0))
-        return likeliest("target", [Case([0, 1], text, other)], .25, SimpleNamespace(begin=[], ends={7, 3})).words
+        return likeliest("target", [Case([0, 1], text, other)], .25, SimpleNamespace(begin=[], ends={7, 3}),
+                         draft_model).words
     return words, heard
 
 
@@ -779,9 +813,10 @@ def test_one_token_may_have_passed_over_another_by_chance(seen, setting, unexpla
 def test_whatever_may_explain_a_text_is_asked_with_its_ends(unexplained):
     """A penalty must leave no token half as far off as is called off."""
     words, heard = unexplained
-    words([4, 5], [4, 6])
-    asked = {name: its for name, its in heard}
-    assert asked["read"][0] == "target" and asked["read"][3] == [3, 7]
+    words([4, 5], [4, 6], draft_model="draft model")
+    (_, first), *_, (_, last) = [each for each in heard if each[0] == "read"]
+    asked = dict(heard)
+    assert first[:4] == ("target", [0, 1], [4, 5], [3, 7]) and last == ("draft model", [0, 1], [4, 5])
     assert asked["subtracted"][2:] == (.125, [3, 7]) and asked["seen_before"][2:] == (.25, [3, 7])
 
 
