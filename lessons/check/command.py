@@ -140,9 +140,9 @@ def reset(entry: Entry, console: Console) -> int:
                               and path.read_bytes() == fresh.encode()):
         mine = next(to for n in count(1) if not (to := path.with_suffix(f".mine{n}.py")).exists())
         path.replace(mine)
-        console.print(f"yours is now {mine}")
+        console.print(f"yours is now {mine}", markup=False, soft_wrap=True)
     path.write_text(fresh, encoding="utf-8")
-    console.print(f"{path} is as it was")
+    console.print(f"{path} is as it was", markup=False, soft_wrap=True)
     return 0
 
 

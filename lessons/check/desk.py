@@ -39,7 +39,7 @@ def looked_at(exercise: Exercise) -> Result:
 def tell(exercise: Exercise, console: Console) -> int:
     """The parts, one a line; of the first that failed, why; after a pass, what to compare with."""
     console.print(f"exercise {exercise.number}: {exercise.title}", style="bold")
-    console.print(f"{exercise.path}; {exercise.size}", style="dim", soft_wrap=True)
+    console.print(f"{exercise.path}; {exercise.size}", style="dim", markup=False, soft_wrap=True)
     result = looked_at(exercise)
     for part, said in result.passed:
         console.print(f"  [green]ok[/]      {part:<36}[dim]{said}[/]", soft_wrap=True)
@@ -51,7 +51,7 @@ def tell(exercise: Exercise, console: Console) -> int:
                 line = wrapped(line, console)
             console.print(textwrap.indent(line, "          "), markup=False, style="yellow", soft_wrap=True)
         show_printed(result, console)
-        console.print(f"a hint: {command()} {exercise.number} --hint", style="dim", soft_wrap=True)
+        console.print(f"a hint: {command()} {exercise.number} --hint", style="dim", markup=False, soft_wrap=True)
         console.print(progress.bar(), style="dim")
         return 1
     show_printed(result, console)
@@ -60,7 +60,8 @@ def tell(exercise: Exercise, console: Console) -> int:
     for where in exercise.like:
         show_lines(*where, console)
     if not HANDED_OUT:
-        console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", soft_wrap=True)
+        console.print(f"another solution: {command()} {exercise.number} --answer", style="dim", markup=False,
+                      soft_wrap=True)
     console.print(progress.bar(), style="dim")
     return 0
 
@@ -108,7 +109,7 @@ def hint(exercise: Exercise, console: Console) -> int:
 def answer(exercise: Exercise, console: Console) -> int:
     if looked_at(exercise).failure:
         console.print(f"Exercise {exercise.number} is not solved yet: first yours, then this one. "
-                      f"A hint: {command()} {exercise.number} --hint")
+                      f"A hint: {command()} {exercise.number} --hint", markup=False)
         return 1
     console.print(exercise.answer, markup=False)
     return 0

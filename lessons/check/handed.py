@@ -25,7 +25,7 @@ LIST_AT_MOST = 2 ** 22      # bytes of the list of a zip's files
 NOT_THEIRS = {"answers", "check", "__MACOSX", "__pycache__"}        # folders of a clone, and of a Mac's zip
 EXERCISES = {entry.file: entry for entry in ENTRIES.values()}
 ALMOST = re.compile(r"(?i)^ex(ercise)?[ _-]*0*\d{1,2}\b.*\.(py|ipynb|txt)$|^ex\d\d_.*\.(py|ipynb|txt)$")
-ARCHIVES = (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
+ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar")
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
 NAMED = 3                   # things that are named for a student; the others are counted
 
@@ -106,6 +106,7 @@ def in_folder(top: Path, strange: list[str]) -> Iterator[Found]:
     for folder, folders, files in os.walk(top):
         folders[:] = sorted(name for name in folders if not left_out(name))
         inside = Path(folder).relative_to(top).parts
+        strange += [f"{shown((*inside, name))}: it is a link" for name in folders if (Path(folder) / name).is_symlink()]
         for name in sorted(files):
             if name.startswith("."):
                 continue

@@ -176,8 +176,11 @@ def place(exercise: Exercise, path: Path, error: BaseException | None = None, th
 
 
 def own_randomness(path: Path) -> str:
-    """Where the file draws random numbers that are not the dice's: "torch.rand in line 7"; "" if it does not."""
+    """Where the file draws random numbers that are not the dice's: "torch.rand in line 7"; "" if it does not. What runs
+    only if the file is a program does not count.
+    """
     tree, names = ast.parse(read(path)), {}
+    tree.body = [node for node in tree.body if not (isinstance(node, ast.If) and "__name__" in ast.unparse(node.test))]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {(name.asname or name.name).split(".")[0]: name.name for name in node.names}

@@ -104,6 +104,15 @@ def test_nobody_hands_in_nothing_without_a_word(tmp_path, name):
     assert name in "\n".join(handed_in(laid(tmp_path, {f"a/{name}": RIGHT})).notes)
 
 
+def test_a_linked_folder_and_a_zip_in_a_zip_are_named(tmp_path):
+    path = laid(tmp_path / "all", {f"ann/{FILE}": "mine", "more/ex02_total_variation.py": RIGHT})
+    (path / "ann" / "linked").symlink_to("../more")
+    assert handed_in(path / "ann").notes == ["not looked at: linked: it is a link"]
+    inner = zipped(tmp_path / "homework.zip", {"ex02_total_variation.py": RIGHT}).read_bytes()
+    found = handed_in(zipped(tmp_path / "ann.zip", {FILE: "mine", "a/homework.zip": inner}))
+    assert [*found.files] == [FILE] and found.notes == ["not looked at: a/homework.zip"]
+
+
 def test_three_of_what_was_not_looked_at_are_named_and_the_others_counted(tmp_path):
     for count, said in (3, "b.zip, c.zip, d.zip"), (5, "b.zip, c.zip, d.zip, and 2 more"):
         path = laid(tmp_path / str(count), {FILE: "mine"} | {f"{name}.zip": "" for name in "bcdef"[:count]})

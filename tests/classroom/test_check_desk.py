@@ -27,6 +27,7 @@ WRONG = (ANSWERS / "ex03_accept_or_replace.py").read_text().replace("(p_target -
 @pytest.fixture
 def at_the_desk(tmp_path, monkeypatch, capsys):
     """A folder of exercises to write in, and the command, run on it -> (what it returns, what it prints)."""
+    (tmp_path := tmp_path / "[old]").mkdir()
     for exercise in EXERCISES.values():
         (tmp_path / exercise.file).write_bytes((STUBS / exercise.file).read_bytes())
     for module in "catalogue", "progress":
@@ -198,7 +199,7 @@ def test_from_the_stub_to_the_answer(at_the_desk):
     assert f"1 of {ALL} solved" in out
     assert "cumsum" in say("1", "--answer")[1]
     assert "exercise 2" in say()[1]
-    assert say("--reset", "1")[0] == 0
+    assert f"yours is now {path.with_suffix('.mine1.py')}\n{path} is as it was" in say("--reset", "1")[1]
     assert "NotImplementedError" in path.read_text() and "cumsum" in path.with_suffix(".mine1.py").read_text()
     path.write_text("another = 1".ljust(path.stat().st_size))               # as long as the stub
     assert say("1", "--reset")[0] == 0 and "another" in path.with_suffix(".mine2.py").read_text()

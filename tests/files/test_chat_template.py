@@ -136,7 +136,8 @@ def test_what_is_no_template(source):
 
 @pytest.mark.parametrize("source, words", [
     ("{{ raise_exception('roles\nmust alternate\x1b[2J') }}", "roles must alternate\ufffd"),
-    ("{{ raise_exception('') }}", "does not take this: TemplateError"), ("{{ messages[0].role.nothing.here }}", "undefined|no attribute"), ("{{ 1 / 0 }}", "division"),
+    ("{{ raise_exception('') }}", "does not take this: TemplateError"),
+    ("{{ messages[0].role.nothing.here }}", "undefined|no attribute"), ("{{ 1 / 0 }}", "division"),
     ("{{ ''.__class__.__mro__ }}", "unsafe"), ("{{ messages.append(1) }}", "not safely callable|unsafe"),
     ("{{ raise_exception.__globals__['json'] }}", "unsafe")])
 def test_what_a_template_cannot_do(source, words):

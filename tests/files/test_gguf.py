@@ -85,7 +85,7 @@ def test_other_patterns(tmp_path, pre):
     assert tokenizer.decode(tokenizer.encode(" the 1234!")) == " the 1234!"
     assert tokenizer.begin == ([0] if pre == "llama-bpe" else [])           # llama.cpp's default of each
     write(tmp_path / "b.gguf", pre=pre, ids=("bos",), tokenizer__ggml__add_bos_token=int(pre == "qwen2"))
-    assert load_gguf(tmp_path / "b.gguf")[1].begin == ([0] if pre == "qwen2" else [])       # what a file says goes first
+    assert load_gguf(tmp_path / "b.gguf")[1].begin == ([0] if pre == "qwen2" else [])    # what a file says goes first
     composed, apart = map(tokenizer.encode, ("\u00e9", "e\u0301"))
     assert (composed == apart) == (pre == "qwen2")                          # Qwen2 composes accents first
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import kit
-import machine
 from kit import OneRow, Quiet, page
 from nanospec.dice import Dice
+from student import trained_student
 
 
 @pytest.mark.parametrize("seconds, busy", [([1e-3] * 6, False), ([1e-3, 1.4e-3] * 3, False),
@@ -121,12 +121,17 @@ def test_the_first_step_of_a_short_training(monkeypatch):
         assert torch.allclose(model["start"].data, 1e-4 * signs, atol=1e-7) and not model["head"].requires_grad
 
 
-def test_what_a_machine_does_in_a_second(monkeypatch):
-    """1,000 numbers of 4 bytes in half a second; 1,024 x 1,024 sums of 1,024 products in a quarter."""
-    took = iter([.5, .25])
-    monkeypatch.setattr(machine, "median_seconds", lambda work, device: [next(took), work()][0])
-    assert machine.bandwidth(4003, torch.device("cpu")) == pytest.approx(8000)
-    assert machine.matrix_rate(torch.float32, torch.device("cpu")) == pytest.approx(2 * 1024 ** 3 / .25)
+def test_a_student_reads_the_last_two_tokens_and_is_the_same_each_time():
+    """Of windows 0 to 3, then 4, 0, 1 and 2."""
+    tokens = torch.arange(20).view(5, 4)
+    log_p = torch.rand(5, 4, 20, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    model, again = (trained_student(tokens, log_p, "forward-kl", 2, 0.01) for _ in range(2))
+    assert torch.equal(model(tokens), again(tokens))
+    log_p[4] = log_p[4].flip(-1)
+    assert not torch.equal(trained_student(tokens, log_p, "forward-kl", 2, 0.01)(tokens), model(tokens))
+    other = tokens[:1].clone()
+    other[0, 1] = 19
+    assert (model(other) != model(tokens[:1])).any(-1).tolist() == [[False, True, True, False]]
 
 
 def test_links_to_the_page_lead_to_its_views():

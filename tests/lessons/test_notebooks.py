@@ -16,9 +16,10 @@ SCRIPTS = sorted(LESSONS.glob("[0-9]*.py"))
 
 @pytest.fixture
 def notebooks(tmp_path, capsys):
-    assert main([str(tmp_path / "notebooks")]) == 0
+    folder = tmp_path / "new" / "notebooks"
+    assert main([str(folder)]) == 0
     assert f"{len(SCRIPTS)} notebooks written" in capsys.readouterr().out
-    return tmp_path / "notebooks"
+    return folder
 
 
 def test_cells():
@@ -38,9 +39,11 @@ def test_every_lesson_is_a_notebook(notebooks):
         compile("\n".join(code), script.name, "exec")
         title = "".join(book["cells"][0]["source"]).splitlines()[0]
         assert title == f"# {title_of(script)}"
-        assert f'Image("out/{script.stem[3:]}.png")' in "".join(code)
-        answers = LESSONS / "answers" / f"{script.stem}.md"
-        assert answers.exists() == ("<details>" in "".join(book["cells"][-1]["source"]))
+        shown = next(i for i, text in enumerate(code) if f'Image("out/{script.stem[3:]}.png")' in text)
+        assert shown - 1 == max(i for i, text in enumerate(code) if "figures." in text)     # below what draws it last
+        answers, last = LESSONS / "answers" / f"{script.stem}.md", "".join(book["cells"][-1]["source"])
+        assert answers.exists() == ("<details>" in last)
+        assert not answers.exists() or answers.read_text().splitlines()[0] not in last.splitlines()     # the title
 
 
 def test_a_notebook_runs_in_its_folder(notebooks, monkeypatch, capsys):
@@ -76,12 +79,18 @@ def test_without_a_clone_one_is_made_and_installed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("origin, kept", [("https://example.org/it.git\n", True),
-                                          ("/somebody/home/it\n", False), ("", False)])
+                                          ("/somebody/home/it\n", False), ("file:///somebody/it\n", False),
+                                          ("", False)])
 def test_no_path_of_this_machine_is_written(origin, kept, monkeypatch):
     monkeypatch.setattr("subprocess.run", lambda words, **how: SimpleNamespace(stdout=origin))
     assert address() == (origin.strip() if kept else "")
     source = "".join(notebook(SCRIPTS[1], address())["cells"][1]["source"])
     assert ".." not in source and str(LESSONS.parent) not in source and repr(address()) in source
+
+
+def test_without_git_there_is_no_address(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert address() == ""
 
 
 def test_what_somebody_has_changed_is_kept(notebooks, capsys):

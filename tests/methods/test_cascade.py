@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lessons.cascade import DEFERRALS, cascade
-from lessons.oracles import Mixture, product_of
+from lessons.oracles import Mixture, completed, product_of
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.copies.lookup import PromptLookup
@@ -99,6 +99,13 @@ def test_a_round_writes_at_most_gamma_tokens_and_the_target_writes_where_nothing
     ids = [0, 1, 2]
     found = tokens_of(speculate(TABLE, PromptLookup(2, longest=9), ids, 1, 0, rule=cascade("chow", 1.0, verify)))
     assert found == list(generate(TABLE, ids, 1, 0))
+
+
+def test_what_a_text_lacks_is_written_with_the_settings_of_the_rest():
+    whole = target_distribution(TABLE, [1], 2, temperature=0.5)
+    of_one = target_distribution(TABLE, [1], 1, temperature=0.5)
+    assert max(distance(completed(of_one, TABLE, [1], 2, temperature=0.5), whole)) < 1e-12
+    assert distance(completed(of_one, TABLE, [1], 2), whole)[1] > 0.01
 
 
 def test_an_unknown_rule_is_refused():

@@ -15,12 +15,13 @@ from nanospec.fast import autotune as tuning
 from nanospec.fast.autotune import (Tuning, autotune, autotune_draft_model, copy_of, described, fastest, first_layers,
                                     set_up, setups_of)
 from nanospec.fast.announce import announced, unseen
-from nanospec.fast.clock import ClockedDrafter, clocked, draft_seconds, median_seconds, round_seconds
+from nanospec.fast.clock import ClockedDrafter, clocked, draft_seconds, median_seconds, round_seconds, step_seconds
 from nanospec.fast.fbgemm import halve, has_fbgemm
 from nanospec.fast.packed import PackedLinear, can_pack
 from nanospec.generate import generate
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.model import GPT
+from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from tests.invented import Clock
@@ -169,6 +170,17 @@ def test_a_draft_model_is_tuned_beside_a_target_that_stays(threads, monkeypatch)
     assert target.dtype == torch.float64 and draft_model.dtype == torch.bfloat16
 
 
+def test_a_target_is_tuned_for_a_step_and_a_round_with_its_draft_model(threads, monkeypatch):
+    """In bfloat16 a step is quicker, and a round with this draft model slower."""
+    target, draft_model = small_gpt(11, 3, 1), small_gpt(11, 1, 2)
+    monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
+    monkeypatch.setattr(tuning, "step_seconds", lambda copy, **_: 1.0 if copy.dtype == torch.bfloat16 else 2.0)
+    monkeypatch.setattr(tuning, "round_seconds", lambda big, small: (
+        9.0 if big.dtype == torch.bfloat16 and small is draft_model else 1.0))
+    autotune(target, draft_model)
+    assert target.dtype == torch.float32
+
+
 def test_setups_are_the_pair_and_with_a_compiler_copies_of_it(threads, monkeypatch):
     """The copies are tuned for themselves, and a draft model's target is the copy beside it."""
     target = small_gpt(11, 3, 1)
@@ -283,11 +295,47 @@ def test_a_round_is_timed_in_a_short_context_and_with_a_draft_model_of_a_few_dra
 
 
 def test_without_a_draft_model_as_many_calls_are_timed_as_rounds_with_one(monkeypatch):
-    """Two to warm up, and five."""
+    """Two to warm up, and five; after as many tokens as a round is."""
     target, calls, call = small_gpt(11, 2, 1), [], GPT.forward
-    monkeypatch.setattr(GPT, "forward", lambda model, tokens, *its, **more: (
-        calls.append(tokens.shape[1]) or call(model, tokens, *its, **more)))
-    assert round_seconds(target, None) > 0 and calls == [5] * 7
+    monkeypatch.setattr(GPT, "forward", lambda model, tokens, cache, kv_length: (
+        calls.append((tokens.shape[1], kv_length)) or call(model, tokens, cache, kv_length)))
+    assert round_seconds(target, None) > 0 and calls == [(5, 48 + 5)] * 7
+
+
+def test_what_warms_up_does_not_count_and_of_the_rest_the_middle_does(monkeypatch):
+    clock, takes = Clock(), iter([50, 60, 1, 2, 9])
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    assert median_seconds(lambda: clock.wind(next(takes)), torch.device("cpu"), 3, 2) == 2
+
+
+def test_the_first_two_rounds_of_a_text_warm_up(monkeypatch):
+    """Of seven rounds. The text is as long again as its prompt, which is half a short context."""
+    clock, asked, takes = Clock(), [], (90, 80, 1, 2, 9, 4, 3, 70)
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    monkeypatch.setattr("nanospec.fast.clock.speculate", lambda target, drafter, *text: (
+        asked.append((drafter.most, *text)) or clock.during(takes, takes)))
+    target = small_gpt(11, 2, 1, context=20)
+    assert round_seconds(target, target) == 3 and asked == [(4, [0] * 10, 10)]
+
+
+@pytest.mark.parametrize("seconds, tokens", [(step_seconds, {"tokens": 3}), (draft_seconds, {})])
+def test_a_step_is_timed_as_it_is_asked_for(monkeypatch, seconds, tokens):
+    calls, settings, call, count = [], [], GPT.forward, tokens.get("tokens", 1)
+    monkeypatch.setattr(GPT, "forward", lambda model, fed, cache, kv_length: (
+        calls.append((*fed.shape, cache.length.tolist(), kv_length)) or call(model, fed, cache, kv_length)))
+    monkeypatch.setattr("nanospec.fast.clock.Sampling", lambda **told: settings.append(told) or Sampling(**told))
+    seconds(small_gpt(11, 2, 1), context=20, rows=2, repeats=4, warm_up=1, temperature=0.5, **tokens)
+    assert calls == [(2, count, [20, 20], 20 + count)] * 5 and settings == [{"temperature": 0.5}]
+
+
+def test_a_draft_token_of_a_learned_model_is_its_part_of_a_chain(monkeypatch):
+    """Two heads draft two tokens, in 6 seconds."""
+    clock, told = Clock(), []
+    heads = Medusa(11, 16, [1], heads=2).double().attach(small_gpt(11, 2, 1))
+    monkeypatch.setattr("nanospec.fast.clock.perf_counter", clock)
+    monkeypatch.setattr(ModelDrafter, "propose", lambda drafter, text, sampling, *_: (
+        told.append(sampling.temperature) or clock.wind(6)))
+    assert draft_seconds(heads, context=8, repeats=2, warm_up=1, temperature=0.5) == 3 and told == [0.5] * 3
 
 
 def test_a_draft_is_timed_after_a_context_that_was_read(monkeypatch):

@@ -216,7 +216,7 @@ def test_llamas_requests(read):
     assert its.drafts == pytest.approx(2 * 167 / 1.92) and its.curve == pytest.approx((.805, .632, .483))
     older, = read(OLDER)
     assert older.rate == pytest.approx(149 / 213) and older.length is None and older.curve == ()
-    both, = read(OLDER + REQUEST)                                            # how many drafts of one of them is not known
+    both, = read(OLDER + REQUEST)                                          # of one of them nobody knows how many drafts
     assert both.rate == pytest.approx(316 / 472) and both.length is None and both.curve == ()
     mean = "I slot | draft acceptance = 0.75000 (  300 accepted /   400 generated), mean len =  2.50\n"
     mean_alone, = read(mean)

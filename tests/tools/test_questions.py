@@ -371,6 +371,8 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
     (["--answers", "a.jsonl"], "--prompts FILE.jsonl"), (["--answers", "a.txt"], "--answers"),
     (["--prompts", "nowhere.jsonl"], "--prompts"), (["--prompts", "q.json"], "--prompts"),
     (["--prompts", "q.jsonl", "--answers", "a.jsonl"], "one method, of one gamma, at one temperature"),
+    (["--prompts", "q.jsonl", "--answers", "a.jsonl", "--gammas", "2", "--temperatures", "0", "--draft-models", "gpt",
+      "mlp"], "one method, of one gamma, at one temperature"),
     (["--prompts", "q.jsonl", "--compile"], "without --compile"),
     (["--prompts", "q.jsonl", "--max-new-tokens", "99999"], "q.jsonl, line 1: with answers of up to 99999")])
 def test_what_cannot_be_asked(options, words, tmp_path, monkeypatch, capsys):

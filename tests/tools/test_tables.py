@@ -160,8 +160,8 @@ def test_what_is_measured_of_a_method(clock, monkeypatch, compiler, watched):
     monkeypatch.setattr(measuring, "measure_costs", costs)
     monkeypatch.setattr(measuring, "weights_of", lambda target: "float32")
     target = SimpleNamespace(device="cpu")
-    (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)], seed=2 ** 32 - 1,
-                           max_new_tokens=21, temperature=.7, stop=[6], compiler=compiler, seen=seen)
+    (row, done), = measure(target, "draft", [[1, 2], [3, 4, 5]], [Method("chain", "token", 3, None, run)],
+                           seed=2 ** 32 - 1, max_new_tokens=21, temperature=.7, stop=[6], compiler=compiler, seen=seen)
     assert seeds[:4] == [([1, 2], 2 ** 32 - 1)] * 2 + [([3, 4, 5], 0)] * 2              # over the end
     assert seeds == seeds[:4] * (3 + bool(compiler) - watched) and next(plain, None) is next(rounds, None) is None
     assert contexts == [([3, 4], 3 + 10)] * 3 and done == ROUNDS

@@ -210,7 +210,8 @@ def test_the_first_run_which_is_slower_is_not_measured(monkeypatch):
     assert asked == [([7], made.request | {"stop": (), "compiler": "c"}), "measured"]
 
 
-@pytest.mark.parametrize("deepest, gamma, lengths", [(None, 9, range(1, 10)), (3, 2, range(1, 4)), (None, 2, range(1, 9))])
+@pytest.mark.parametrize("deepest, gamma, lengths", [
+    (None, 9, range(1, 10)), (3, 2, range(1, 4)), (None, 2, range(1, 9))])
 def test_calls_are_timed_on_drafts_of_all_lengths_that_could_be_advised(monkeypatch, deepest, gamma, lengths):
     """Up to eight tokens, or what the draft model can draft; and its own length. After the prompt, of three tokens."""
     method = SimpleNamespace(name="m", drafter="chain", gamma=gamma, run=lambda *_, **__: [])
