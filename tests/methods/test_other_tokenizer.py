@@ -20,7 +20,7 @@ from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer, spell
 from nanospec.generate import generate
 from nanospec.methods.index import method_of
 from nanospec.methods.wrappers.string_match import ReadText, StringDrafter, translated
-from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, tables_of
+from nanospec.methods.wrappers.other_tokenizer import OtherTokenizer, Tables, tables_of
 from nanospec.probs import Sampling
 from nanospec.proof.tables import small_gpt
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
@@ -116,8 +116,17 @@ def test_what_does_not_fit_is_refused():
         tables_of(nothing, small.OURS, 6)
     with pytest.raises(PairError, match="the target has 5 tokens, and its tokenizer 6"):
         tables_of(small.ITS, small.OURS, 5)
-    with pytest.raises(PairError, match="has 270 tokens, and its tokenizer more"):
-        wrapped(small_gpt(270, 1, 1))
+    for tokens, tables in ((270, tables_of(ITS, OURS, 291)), (ITS.end_of_text, tables_of(ITS, OURS, 291)),
+                           (5, Tables(*map(torch.tensor, ([0], [0], [0, 5]))))):
+        with pytest.raises(PairError, match=f"has {tokens} tokens, and its tokenizer more"):
+            OtherTokenizer(small_gpt(tokens, 1, 1), tables)
+
+
+def test_a_special_token_is_read_and_drafted_as_the_one_of_its_name():
+    """So is the end of the target's texts, though the draft model's end with another."""
+    ours = SimpleNamespace(spellings=[b"a", None, None], special={"<user>": 1, "<end>": 2}, end_of_text=2)
+    its = SimpleNamespace(spellings=[b"a", None, None, None], special={"<user>": 3, "<end>": 1}, end_of_text=2)
+    assert [table.tolist() for table in tables_of(its, ours, 3)] == [[0, 1, 2], [0, 3, 1], [0, 3, 1]]
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0.8, "top_k": 2}, {"temperature": 0}], ids=str)
@@ -222,6 +231,16 @@ def test_a_text_that_outgrows_its_cache_is_read_again(monkeypatch):
         kept.likeliest(text[:length], 1, 10)
         assert kept.slots == slots and kept.tokens == text[:length]
     assert read == [100, 150, 300]
+    kept = ReadText(model)
+    kept.likeliest(text[:100], 1, 10)
+    assert kept.likeliest(text[:254], 4, 10) == list(generate(model, text[:254], 4, 0, stop=[10]))
+
+
+def test_the_draft_model_is_asked_for_as_many_tokens_as_a_draft_may_have():
+    asked, strings = [], StringDrafter(DRAFT_MODEL, ITS, OURS, 6)
+    strings.kept = {0: SimpleNamespace(likeliest=lambda text, *of: asked.append(of) or [])}
+    strings.tree(0, PROMPT)
+    assert asked == [(6, ITS.end_of_text)]
 
 
 def test_strings_for_a_batch_in_which_a_text_begins_anew():

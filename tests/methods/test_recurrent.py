@@ -107,6 +107,16 @@ def test_requests_come_and_go(snapshots):
         assert ids[len(prompt):] == list(generate(target, prompt, len(ids) - len(prompt), 0))
 
 
+def test_a_text_fills_its_cache_beside_one_that_went_back():
+    """The other has a token to read again, so a slot more is asked of this one than it has. Attention comes last."""
+    target, ids = small_recurrent(4, 2, 3, (1,)), torch.tensor([[1, 2, 0, 3, 1, 1], [3, 0, 0, 1, 2, 2]])
+    cache, whole = target.new_cache(2, 6), target(ids)
+    target(ids[:, :3], cache)
+    cache.length = torch.tensor([1, 3])
+    found = target(torch.stack([ids[0, 1:4], ids[1, 3:]]), cache)
+    assert (found - torch.stack([whole[0, 1:4], whole[1, 3:]])).abs().max() < 1e-12
+
+
 def test_a_text_takes_over_what_its_states_have_read():
     """5 tokens and, with the new token that is read now, 4. The row had a text of 7 before."""
     target, _ = pair(3)

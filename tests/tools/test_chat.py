@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -160,6 +161,23 @@ def test_how_many_tokens_a_round_drafts_unasked(tmp_path, options, method):
     made = chat.Chat(asked, Console(file=io.StringIO()))
     made.prepare()
     assert made.method == method
+
+
+@pytest.mark.parametrize("context, most", [(400, 50), (100, 25), (3, 1)])
+def test_how_long_an_answer_may_be_unasked(model, monkeypatch, context, most):
+    """A quarter of the conversation, but no more than usual, and a token at least."""
+    monkeypatch.setattr(chat, "ANSWER", 50)
+    asked = chat.parsed(["--weights", str(model), "--device", "cpu", "--dtype", "float64", "--context", str(context)])
+    made = chat.Chat(asked, Console(file=io.StringIO()))
+    made.prepare()
+    assert made.most == most
+
+
+def test_a_question_may_begin_with_a_path():
+    asked = []
+    for line in "/usr/bin is what?", "/etc":
+        chat.Chat.take(SimpleNamespace(ask=asked.append), line)
+    assert asked == ["/usr/bin is what?"]
 
 
 def test_what_the_model_is_told_before(run, model):

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from argparse import ArgumentTypeError
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -78,6 +79,7 @@ def test_what_it_writes(run, tmp_path, weights):
     assert 0 < row["alpha"] < 1 and row["c"] > 0
     for word in ("alpha", "tokens per target call", "speed-up", "predicted", f"{row['speedup']:.2f}", "chain 3"):
         assert word in out
+    assert out.count("replacement") == 1                        # no terminal: what was to be seen is shown at the end
     assert ("wins" in out) == (row["speedup"] > 1) and ("loses" in out) == (row["speedup"] <= 1)
     assert "The two texts differ because each was drawn with random numbers of its own." in " ".join(out.split())
     assert ElementTree.fromstring(svg) is not None and "line-through" in svg and "speculative" in svg
@@ -94,10 +96,12 @@ def test_what_it_writes(run, tmp_path, weights):
     assert sum(shown["written"] for shown in played["rounds"]) == row["emitted"] and 0 < len(played["plain"]) <= 24
     assert all(min(shown["ms"]) > 0 for shown in played["rounds"])
     assert {name: played["numbers"][name] for name in played["numbers"] if name in row}.items() <= row.items()
+    assert played["numbers"]["method"] == "chain 3" and "target in float64" in played["numbers"]["setting"]
     assert shlex.split(played["numbers"]["command"])[:4] == ["nanospec", "demo", "--weights", str(weights)]
 
 
 def test_what_is_shown_is_measured_again_with_all_that_was_asked_for(run, monkeypatch):
+    """After a few tokens of it, unseen."""
     asked = []
 
     def heard(work):
@@ -106,11 +110,15 @@ def test_what_is_shown_is_measured_again_with_all_that_was_asked_for(run, monkey
     monkeypatch.setattr(demo, "generate", heard(generate))
     monkeypatch.setattr(demo, "speculate", heard(speculate))
     monkeypatch.setattr(demo, "measure_setups", heard(lambda *_, **__: sys.exit(3)))
+    monkeypatch.setattr(demo.Demo, "method", lambda *its, method=demo.Demo.method: replace(
+        found := method(*its), run=heard(found.run)))
     with pytest.raises(SystemExit):
         run(*"--temperature 1.75 --top-k 3 --top-p 0.9 --min-p 0.1".split(),
             *"--seed 11 --max-new-tokens 29 --gamma 2 --rule block".split())
     given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "min_p": .1, "seed": 11, "max_new_tokens": 29}
+    warm_up, *asked = asked
     assert [{name: more[name] for name in given} for _, more in asked] == 3 * [given]
+    assert warm_up[1] == asked[0][1] | {"max_new_tokens": 16}
     assert asked[1][0][1].most == 2 and asked[1][1]["rule"] is RULES["block"]
     (setup,), _, _, methods = asked[2][0]
     assert [method.name for method in methods(*setup[:2])] == ["chain 2, block"]
@@ -145,12 +153,12 @@ def test_temperature_zero_says_whether_the_texts_agree(run):
 
 def test_temperature_zero_says_whether_it_was_rounding():
     """By the judge of texts: a token that the target would not write is a bug."""
-    target, tokenizer = small_gpt(257, 2, 2), Tokenizer({bytes([b]): b for b in range(256)})
+    target, tokenizer = small_gpt(257, 2, 2).bfloat16(), Tokenizer({bytes([b]): b for b in range(256)})
     plain = [*generate(target, [5, 6], 40, 0)]
     this = SimpleNamespace(args=SimpleNamespace(temperature=0), ids=[5, 6], tokenizer=tokenizer,
                            setups=[Setup(None, None, None), Setup(target, None, None)])     # the last one wrote them
     text = demo.Demo.difference(this, plain, [*plain[:30], (plain[30] + 1) % 257, *plain[31:]]).plain
-    assert "they part at new token 30" in text and "A BUG in B" in text
+    assert "they part at new token 30" in text and "A BUG in B" in text and "target in bfloat16" in text
     for texts in (plain, plain[:20]), (plain[:20], plain):
         assert "token for token" in demo.Demo.difference(this, *texts).plain
 

@@ -529,6 +529,7 @@ def test_a_server_that_is_slow_or_not_there_is_one_line(serve, capsys):
     (["file:///etc/passwd"], "begins with http"), ([""], "begins with http"), (["http://["], "is no address"),
     (["http://x", "--plain", "ftp://y"], "begins with http"), (["http://x", "--temperature", "0.5"], "temperature 1"),
     (["http://x", "--top-k", "3"], "temperature 1"), (["http://x", "--prompt", "a", "--ids", "1"], "not both"),
+    (["http://x", "--prompt", "", "--ids", "1"], "not both"),
     (["http://x", "--timeout", "0"], "timeout must be more than 0"),
     (["http://x", "--at-once", "0"], "at_once must be more than 0"),
     (["http://x", "--samples", "-1"], "samples must be"), (["http://x", "--seed", str(2 ** 64)], "32 bits")], ids=str)

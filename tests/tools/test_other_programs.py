@@ -411,6 +411,13 @@ def test_a_module_that_is_not_there_is_named(capsys):
         assert f"judge: {name!r} cannot be judged: " in capsys.readouterr().err
 
 
+def test_a_module_of_ones_own_goes_before_another_of_its_name(mine, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "colorsys", None)      # that of Python, and afterwards neither is there
+    del sys.modules["colorsys"]
+    (tmp_path / "colorsys.py").write_text(MODULE)
+    assert judged("colorsys", "broken") == 2 and "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_a_module_that_ends_the_program_when_it_is_imported_is_no_verdict(mine, tmp_path, capsys):
     (tmp_path / f"{mine}.py").write_text("import sys\nsys.exit(0)")
     assert judged(mine, "right") == 2 and "cannot be judged: SystemExit" in capsys.readouterr().err
@@ -494,8 +501,8 @@ def read(name):
     (["transformers", "big", "--lookup", "2", "--gamma", "6"],
      ("judge", ("of_transformers", opened("big"), [3, 1], 4, None, 6, 2, SETTINGS), read("big"), None, TOLD)),
     (["endpoint", "http://a", *ON_IT], ("against_logprobs", ("Endpoint", "http://a", [3, 1], *SERVER), 70, 8, {})),
-    (["endpoint", "http://a", *ON_IT, "--prompt", "a b"],
-     ("against_logprobs", ("Endpoint", "http://a", "a b", *SERVER), 70, 8, {})),
+    *((["endpoint", "http://a", *ON_IT, "--prompt", prompt],
+       ("against_logprobs", ("Endpoint", "http://a", prompt, *SERVER), 70, 8, {})) for prompt in ("a b", "")),
     (["endpoint", "http://a", *ON_IT, "--plain", "http://b"],
      ("against_plain", *(("Endpoint", f"http://{name}", [3, 1], *SERVER) for name in "ab"), 70, 8, {})),
     (["endpoint", "http://a", *ON_IT, "--truth", "big"],

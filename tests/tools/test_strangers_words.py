@@ -10,7 +10,7 @@ from nanospec.cli.bench.questions import Answers
 from nanospec.cli.quantities import waits_of
 from nanospec.cli.show.terminal import save_picture, show_table
 from nanospec.errors import RequestError
-from nanospec.fast.announce import printable
+from nanospec.fast.announce import announced, printable
 from nanospec.files.checkpoint import Pair
 from nanospec.files.corpus import opening
 from nanospec.proof.tables import small_gpt
@@ -23,6 +23,19 @@ def test_words_are_no_markup_and_move_no_cursor(capsys):
     out = capsys.readouterr().out
     assert printable("over\rit\x0c\n\t\x7f") == "over\u240dit\u240c\n\t\ufffd"
     assert "[/b]" in out and "[bold]x\u241b[2J" in out and "[/i]" in out and not {"\x1b", "\x07"} & {*out}
+
+
+def test_all_that_moves_colours_turns_or_is_forbidden_is_pictured_and_nothing_else():
+    """The first and the last of each range, and their neighbours."""
+    unsafe = "\0\x08\x0b\x1f\x7f\x9f\u202a\u202e\u2066\u2069\ud800\udfff\ufffe\uffff"
+    assert printable(unsafe) == "\u2400\u2408\u240b\u241f" + "\ufffd" * 10
+    safe = "\t\n ~\xa0\u2029\u202f\u2065\u206a\ud7ff\ue000\ufffd\U00010000"
+    assert printable(safe) == safe
+
+
+def test_what_is_announced_moves_no_cursor(capsys):
+    with announced("reading \x1b[2Jx"):
+        assert capsys.readouterr().err == "reading \u241b[2Jx ...\n"
 
 
 def test_a_picture_of_a_command_with_an_escape_is_well_formed(tmp_path):

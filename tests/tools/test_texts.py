@@ -591,6 +591,9 @@ def test_a_server_is_asked_and_judged_as_told(tmp_path, monkeypatch):
                       True)
     main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), "http://b", "--prompt", "def"])
     assert heard[4][2:] == (128, {"temperature": 0.0}, None, 60.0, 8) and heard[7][3] == "bfloat16"
+    monkeypatch.setattr("nanospec.cli.judge.load_pair", lambda *_: (TARGET, "of other tokens", TOKENIZER))
+    main(["texts", str(checkpoint.WEIGHTS), str(tmp_path / "a.txt"), "http://b", "--prompt", "def"])
+    assert heard[-1][4:] == (None, True)                # what such a draft model would write is not known
 
 
 def test_from_the_command_line(tmp_path, capsys, monkeypatch):
