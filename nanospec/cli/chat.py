@@ -55,7 +55,7 @@ LOOPS = 0.1             # of an answer's runs: if more have stood in it before, 
 
 
 @command("chat")
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str]) -> None:
     chat = Chat(parsed(argv), Console())
     typed = lines("> " if chat.console.is_terminal else "")
     first: list[str] = []
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             note(str(error))
 
 
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def parsed(argv: Sequence[str]) -> argparse.Namespace:
     """What was asked for. RequestError for what cannot be."""
     parser = Parser(prog="nanospec chat", description=__doc__)
     options.add_options(parser, DEFAULTS, WORDS)

@@ -52,7 +52,7 @@ FEW = 16                        # tokens
 
 
 @command("demo")
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str]) -> None:
     args, console = parsed(argv), Console()
     demo = Demo(args)
     if args.step:
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     row = demo.measure(view)
     after = Group(Text(), describe(row, method, demo.how), demo.difference(
         view.plain, tokens_of(it.done for it in view.rounds)))
-    typed = shlex.join(["nanospec", "demo", *(sys.argv[2:] if argv is None else argv)])
+    typed = shlex.join(["nanospec", "demo", *argv])
     try:                        # files first: a stream may be a pipe that nobody reads any longer
         if args.save:
             save_picture(lambda console: Group(shown(console), after), PICTURE_WIDTH, typed,
@@ -99,7 +99,7 @@ def parser() -> Parser:
     return made
 
 
-def parsed(argv: Sequence[str] | None) -> Namespace:
+def parsed(argv: Sequence[str]) -> Namespace:
     """What was asked for. RequestError for what cannot be."""
     args = parser().parse_args(argv)
     if args.step and (args.save or args.json or args.html):

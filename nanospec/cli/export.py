@@ -22,7 +22,7 @@ from nanospec.fast.announce import printable
 
 
 @command("export")
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str]) -> None:
     parser = Parser(prog="nanospec export", description=__doc__)
     parser.add_argument("out", metavar="OUT", help="the folder to write to")
     parser.add_argument("--weights", default=WEIGHTS, metavar="FOLDER",

@@ -115,8 +115,7 @@ def asking(kind: Parser) -> None:
 
 
 @command("judge")
-def main(argv: Sequence[str] | None = None) -> int:
-    argv = list(sys.argv[1:] if argv is None else argv)
+def main(argv: Sequence[str]) -> int:
     options = parser().parse_args(argv)
     if options.kind == "texts":
         judged = judge_given(options)

@@ -95,7 +95,7 @@ class Parts:
 
 
 @command("why")
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str]) -> None:
     parser = Parser(prog="nanospec why", description=__doc__)
     parser.add_argument("--counters", type=options.FILE, metavar="FILE", help="what an engine "
                         "printed: vLLM's metrics or log, SGLang's or llama.cpp's log, or a list of "

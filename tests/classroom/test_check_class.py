@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from lessons.check import EXERCISES, alike, handed
+from lessons.check import EXERCISES, alike, grade, handed
 from lessons.check.alike import form
 from lessons.check.catalogue import stub
 from lessons.check.grade import Class, sums
@@ -264,6 +264,16 @@ def test_the_sums_of_a_class_by_hand(tmp_path):
     assert everybody.done() == []
     everybody.results["cid"] = dict.fromkeys(EXERCISES, found(True))
     assert everybody.done() == ["cid"]
+
+
+def test_half_a_point_is_printed(tmp_path, monkeypatch):
+    everybody, out = Class(laid(tmp_path, {f"ann/{FILE}": ""})), io.StringIO()
+    everybody.results["ann"] = dict.fromkeys(EXERCISES, found(False, "missing")) | {7: found(True), 1: found(
+        False, "speed", slow=True)}
+    monkeypatch.setattr(grade, "run", lambda *_: (_ for _ in ()))
+    asked = grade.Grading(tmp_path, seconds=1, at_once=1)
+    assert grade.look_at_all(everybody, asked, Sheets(None, None, None), Console(file=out, width=200)) == 0
+    assert out.getvalue().splitlines()[1].split()[-2:] == ["1", "4.5"]
 
 
 def test_what_an_exercises_text_dictates_accuses_nobody():

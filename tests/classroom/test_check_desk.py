@@ -91,6 +91,8 @@ def test_states_are_of_a_text(at_the_desk):
     path.write_text(path.read_text() + "\n# a remark\n")
     assert progress.states()[2] == "tried"
     path.write_text(EXERCISES[2].answer)
+    progress.remember(catalogue.ENTRIES[2], path.read_bytes(), False)     # by another library, say
+    assert progress.states()[2] == "tried" and say("2")[0] == 0
     (folder / EXERCISES[5].file).unlink()
     out = say("--list")[1]
     assert out.count("untouched") == ALL - 2 and "  2  solved" in out and "  5  missing" in out

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lessons.check import catalogue, handout, seeds, variants
+from lessons.check import EXERCISES, catalogue, handout, seeds, variants
 from lessons.check.catalogue import ENTRIES, stub
 from lessons.check.command import main
 from lessons.check.handout import LEFT_OUT
@@ -119,6 +119,19 @@ def test_what_an_interrupted_handout_has_left_is_in_nobodys_way(tmp_path, monkey
     (tmp_path / "x[of].new").mkdir()
     assert main(["--handout", str(tmp_path / "x[of]")]) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'x[of]'} has the lessons, {len(ENTRIES)} exercises")
+    monkeypatch.setattr(seeds, "NAME", "")                      # put back at the end
+    monkeypatch.setattr(handout, "tried", lambda: None)
+    assert main(["--handout", str(tmp_path / "y"), "--variant", "autumn 2"]) == 0
+    assert "--grade FOLDER --variant 'autumn 2'." in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_link_into_what_is_handed_out_is_seen_through(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(handout, "TOP", tmp_path / "top")
+    monkeypatch.setattr(handout, "write", lambda aside: aside.mkdir())
+    (tmp_path / "top" / "lessons").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "top" / "lessons")
+    assert main(["--handout", str(tmp_path / "link" / "x")]) == 2
+    assert "inside of what is handed out" in capsys.readouterr().err
 
 
 def test_a_handout_leaves_out_what_is_no_part_of_it():
@@ -150,6 +163,13 @@ def variant(monkeypatch):
     return named
 
 
+def test_what_is_drawn_is_drawn_again_until_its_distances_are_good(variant, monkeypatch):
+    first, asked = variant("autumn")[11]["P_TARGET"], []
+    monkeypatch.setattr(variants, "good", lambda off, shipped: asked.append(off) or len(asked) > 1)
+    again = variants.run(DRAWN_ANEW(11, ENTRIES[11].source))
+    assert len(asked) > 1 and str(again["P_TARGET"]) != str(first)
+
+
 @pytest.mark.parametrize("name", ["autumn", "Übung 2 " * 40])
 def test_nothing_can_be_copied_from_another_variant(variant, name):
     """Other distances wherever something is wrong, and as many verdicts of each kind."""
@@ -179,6 +199,8 @@ def test_a_class_copy_knows_its_variant(variant, tmp_path, monkeypatch):
     sealed: dict[str, str] = {}
     handout.write(tmp_path / "x")
     assert sealed["variant"] == "autumn"
+    whole = {name.removeprefix(handout.envelope.RIGHT) for name in sealed if handout.envelope.RIGHT in name}
+    assert whole == {EXERCISES[number].file for number in (9, 14, 18, 19, 21, 22, 23)}  # of two functions
 
 
 @pytest.mark.slow
@@ -195,6 +217,20 @@ def test_a_variant_that_hides_a_mistake_is_not_handed_out(tmp_path, monkeypatch,
     assert main(["--handout", str(tmp_path / "x"), "--variant", "y"]) == 2 and not any(tmp_path.iterdir())
     *bar, said = capsys.readouterr().err.splitlines()
     assert "choose another name" in said and all("trying every known mistake" in line for line in bar)
+
+
+@pytest.mark.parametrize("at, seen", [(7, slice(0)), (-1, slice(0)), (7, slice(None))])
+def test_each_mistake_must_be_seen_and_alone(monkeypatch, at, seen):
+    """Not the first alone; nor is one seen that looks like others, too."""
+    wrongs = EXERCISES[2].wrongs
+    named = [[mistake] for mistake in wrongs]
+    monkeypatch.setattr("lessons.check.EXERCISES", {2: EXERCISES[2]})
+    monkeypatch.setattr("lessons.check.naming.named", lambda *_, found=iter(named): next(found))
+    handout.tried()
+    named[at] = wrongs[seen]
+    monkeypatch.setattr("lessons.check.naming.named", lambda *_, found=iter(named): next(found))
+    with pytest.raises(handout.Refused, match=f"mistake {wrongs[at].name} of"):
+        handout.tried()
 
 
 def test_what_ships_is_no_variant(variant):

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lessons.check import EXERCISES, clock, engine, seen
+from lessons.check import EXERCISES, clock, engine, naming, seen
 from lessons.check.catalogue import ANSWERS
 from lessons.check.ex16_when_to_stop import shown
 from lessons.check.pairs import vector
@@ -194,6 +194,42 @@ def test_speed_is_not_said_to_be_lost_where_something_else_is(told, number, text
     assert "not truth" not in told(number, text).failure[1]
 
 
+def test_who_falls_over_is_not_called_slow():
+    right, wrong = seen.Seen("", {0: 1.0}, {0: 1.0}), seen.Seen("", {"accepted": 1.5}, {"accepted": 2.0})
+    exercise = SimpleNamespace(speed="pace")
+    assert [naming.only_slow(exercise, {"exact distribution": [right], "pace": [case]}) for case in (
+        right, wrong, replace(wrong, error=ValueError()))] == [False, True, False]
+
+
+def test_what_is_no_number_is_not_nearly_right(told):
+    found = told(2, "def total_variation(one, other):\n    \"\"\"Mine.\"\"\"\n    return float('nan')\n")
+    assert not found.named and "Nearly" not in found.failure[1]
+    assert "not a mistake known here; look at ex02_total_variation.py, line 3" in found.failure[1]
+
+
+def test_a_mistake_in_the_coin_has_the_coins_line_and_one_in_the_draw_the_draws(told):
+    coin = changed(3, ("p_target[x] / q_draft[x]", "p_target[x] / q_draft[x] / .8"))
+    for source, line, name in (coin, 18, "lenience"), (WRONG, 20, "residual-is-target"):
+        assert f"({name}; ex03_accept_or_replace.py, line {line})" in told(3, source).failure[1]
+
+
+def test_a_case_names_a_mistake_that_explains_it_alone():
+    """Yours is wrong in the first of two cases, as some mistakes are. One that is wrong in the other, too, is not it;
+    where two explain it, neither is named.
+    """
+    def cases(*offs: float) -> list[seen.Seen]:
+        return [seen.Seen("", {"a": .5 + off, "b": .25}, {"a": .5, "b": .25}) for off in offs]
+
+    yours = {"part": cases(.125, 0)}
+    found = {"such": cases(.125, 0), "another": cases(.125, 0), "wider": cases(.125, .1), "other": cases(.2, 0)}
+
+    def named(*names: str) -> list[str]:
+        exercise = SimpleNamespace(wrongs=[SimpleNamespace(name=name) for name in names],
+                                   seen_of=lambda mistake, part: found[mistake.name])
+        return [mistake.name for mistake in naming.named_in_case(exercise, yours, "part", yours["part"][0])]
+    assert named("other", "such", "wider") == ["such"] and named("such", "another") == named("wider") == []
+
+
 def test_an_unfinished_second_function_does_not_hide_the_mistake_in_the_first(told):
     found = told(9, "def expected_tokens(alpha, gamma):\n    return sum(alpha ** i for i in range(gamma))\n\n\n"
                     "def best_gamma(alpha, c, v, most):\n    return 1\n")
@@ -245,6 +281,16 @@ def test_a_part_of_what_was_walked_was_walked():
         "first", {0: .75, 1: .25}, {0: 1.0}, 7)
     fell = seen.Seen("whole", {}, {}, error=ValueError("of mine"))
     assert seen.part_of(fell, "first", len, {}) == replace(fell, title="first")
+
+
+def test_real_dice_tell_a_twentieth():
+    """Of 3,000 throws of a fair coin: 5.5 standard deviations from .55, which one set of seeds in 10 million gives."""
+    def draw(row):
+        return row.pick([.5, .5])
+
+    assert seen.fits(draw, {0: .5, 1: .5}).startswith("3,000 samples, p = 0.")
+    with pytest.raises(seen.Failure, match="do not fit"):
+        seen.fits(draw, {0: .55, 1: .45})
 
 
 # What does not end
@@ -301,6 +347,7 @@ def test_on_the_wall_too_only_the_learners_own_time_counts(monkeypatch):
     own = clock.Clock(1)
     with own.limits(), pytest.raises(clock.TooLong) as end:         # at 1 second of CPU 6 of wall
         wall[0] += 1_000
+        signal.raise_signal(signal.SIGALRM)
         with own:
             wall[0] += 5
             signal.raise_signal(signal.SIGALRM)

@@ -27,7 +27,7 @@ TEMPLATE = """{{- bos_token }}
 
     {{ eos_token if loop.last else '' }}
 {%- endfor %}
-{%- if tools is none and found.system %}[{{ found.system }}]{% endif %}
+{%- if tools is none and documents is none and found.system %}[{{ found.system }}]{% endif %}
 {%- if add_generation_prompt %}{{ '<assistant>' }}{% endif %}"""
 
 

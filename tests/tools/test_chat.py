@@ -19,7 +19,7 @@ from rich.console import Console
 from nanospec.cli import chat, prepared
 from nanospec.cli.bench.measure import CallCosts
 from nanospec.cli.show import keyboard
-from nanospec.errors import RequestError
+from nanospec.errors import SEEDS, RequestError
 from nanospec.fast.announce import announced
 from nanospec.fast.autotune import Tuning
 from nanospec.files.gguf import load_gguf
@@ -302,9 +302,24 @@ def test_an_answer_that_repeats_itself_says_so(run, model, monkeypatch):
         assert bool(found[3]) == loops and (not loops or int(found[4]) > 50)
 
 
-def test_an_answer_that_is_cut_says_so(run):
+def test_an_answer_that_is_cut_says_so(run, model, monkeypatch):
+    """One that ends with the last token that it may have is not."""
     _, _, err = run("the\n", "--temperature", "0", "--max-new-tokens", "3")
     assert told_of(err)[0][1] == "cut at 3 tokens; "
+    monkeypatch.setattr(Scripted, "tokenizer", load_gguf(model)[1], raising=False)
+    monkeypatch.setattr(Scripted, "answers", ["tt<|im_end|>"])
+    monkeypatch.setattr(chat, "Conversation", Scripted)
+    assert told_of(run("the\n", "--max-new-tokens", "3")[2])[0][1] is None
+
+
+@pytest.mark.parametrize("asked, seeds", [([], [0, 1, 2]), (["--seed", str(SEEDS - 2)], [SEEDS - 2, SEEDS - 1, 0])])
+def test_seeds_count_on_from_turn_to_turn(run, model, monkeypatch, asked, seeds):
+    """From 0, or the one asked for, and over the end of all seeds."""
+    monkeypatch.setattr(Scripted, "tokenizer", load_gguf(model)[1], raising=False)
+    monkeypatch.setattr(Scripted, "answers", ["t<|im_end|>"] * 3)
+    monkeypatch.setattr(Scripted, "asked", [])
+    monkeypatch.setattr(chat, "Conversation", Scripted)
+    assert run("he\nhe\nhe\n", *asked)[0] == 0 and [seed for _, seed in Scripted.asked] == seeds
 
 
 def test_a_full_context_is_announced(run, model):
@@ -318,6 +333,7 @@ def test_a_full_context_is_announced(run, model):
     turned_away = [line for line in lines if full in line]
     assert left and max(left) < 32 and left == sorted(left, reverse=True)
     assert turned_away and "an answer may take 8 tokens, and of 160" in turned_away[0]
+    assert int(re.search(r"of 160 (\d+) are left", turned_away[0])[1]) < left[-1]          # after what was said before
     first = next(i for i, line in enumerate(lines) if full in line)
     assert any(room in line for line in lines[:first]) and len(told_of("\n".join(lines[first:]))) == 1    # after /new
     answered = len(questions) - len(turned_away)
@@ -330,6 +346,8 @@ def test_an_answer_may_take_all_that_is_left(run, model, left, fits):
     prompt = len(Written(model, 8).tokenizer.chat([{"role": "user", "content": "the"}]))
     _, out, err = run("the", "--temperature", "0", "--max-new-tokens", "8", "--context", str(prompt + left))
     assert ("there is no room for it" not in err) == fits and (same(out) == after(Written(model, 8), "the")) == fits
+    assert fits or f"of {prompt + left} {left} are left after the question" in err
+    assert "of 30 0 are left after the question" in run("the " * 99, "--max-new-tokens", "8", "--context", "30")[2]
 
 
 def test_a_template_that_writes_earlier_messages_differently(run, tmp_path):

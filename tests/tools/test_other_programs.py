@@ -524,3 +524,5 @@ def test_what_is_sent_upstream_by_hand():
         "  again        nanospec judge function 'a b'",
         "  settings     temperature 0.6, top_k 5, top_p 0.9, min_p 0.2, 4 new tokens, seeds from 8",
         "  most off     (3, 1): expected 0.25, found 0.5"]
+    verdict.most_off, verdict.unit = Off(0, 0.0625, 0.125), "of its own"
+    assert report(verdict, [], asked).endswith("  most off     part 1 of 16 (of its own): expected 0.0625, found 0.125")
