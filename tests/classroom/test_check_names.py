@@ -7,7 +7,7 @@ learner would be told something that is not so, or nothing.
 import pytest
 
 from tests.classroom.answers_told import PATHS, changed, of_verdicts
-from tests.classroom.test_check_answers import accept, copy, counted, residual, weights
+from tests.classroom.test_check_answers import ZERO, accept, copy, counted, pick, residual, warp, weights
 from tests.classroom.test_check_told import HEAD3
 
 
@@ -418,6 +418,7 @@ TWENTY_THREE = {name: HEAD23 + RIGHT23.replace(old, new) for name, old, new in (
     ("residual-pointwise", "(p[i] - q[i]).clamp(min=0)",
      "torch.tensor([0 if y == x else p[i, y] for y in range(len(p[i]))])"))}
 
+TV = "def total_variation(one, other):\n    return {}\n"
 SLOTS_OF = "def valid_slots(n, gamma, k):\n    return {both}\n"
 ONCE_MORE = [       # other ways to make the same mistake
     *((7, SLOTS_OF.replace("{both}", both), "one-slot-too-few") for both in (
@@ -437,7 +438,18 @@ ONCE_MORE = [       # other ways to make the same mistake
     (10, copy("text[s:s + n + gamma]"), "match-included"),
     (10, copy("(text[s + n:s + n + gamma] + gamma * text[-1:])[:gamma]"), "padded"),
     (18, changed(18, (KEPT, "predicted[:accepted] + [verified[accepted]]")), "predicted-kept"),
-    (22, changed(22, (PLACE22, "noise(place - 1)"), (OWN22, "noise(len(text) + i - 1)")), "one-place-off")]
+    (22, changed(22, (PLACE22, "noise(place - 1)"), (OWN22, "noise(len(text) + i - 1)")), "one-place-off"),
+    *((1, pick(f"return {same}"), "u-ignored") for same in ("0", "len(weights) - 1")),
+    *((2, TV.replace("{}", made), name) for made, name in (
+        ("(one - other).square().mean().sqrt()", "squares"), ("(one.sqrt() - other.sqrt()).norm()", "hellinger"),
+        ("round(float((one - other).abs().sum() / 2), 3)", "rounded"))),
+    (3, accept("p_target[x] / (q_draft[x] + 1e-6)"), "epsilon-in-the-coin"),
+    (3, accept(left=f"{LEFT} if {LEFT}.sum() > 1e-3 else p_target"), "guard-too-wide"),
+    *((8, warp(f"logits / {cut}"), "temperature-cut") for cut in ("max(temperature, .1)", "min(temperature, 2.)")),
+    (8, warp(zero=ZERO.replace("== 0", "< .01")), "cold-is-not-zero"),
+    (8, warp(mask="-1e9"), "masked-with-a-number"),
+    (12, changed(12, ("< 1e-9", "< 1e-3")), "bar-too-wide"),
+    (15, "def judge(drafted, p_target, dice):\n    return None, dice.pick(p_target)\n", "draft-ignored")]
 
 NAMED = [(number, source, name) for number, found in {
     1: ONE, 2: TWO, 3: THREE, 4: FOUR, 5: FIVE, 6: SIX, 7: SEVEN, 8: EIGHT, 9: NINE, 10: TEN,

@@ -190,6 +190,7 @@ def test_cells_of_the_noise_by_hand():
 
 def test_noise_of_a_place_is_a_function_of_seed_and_place_and_draws_from_p():
     assert gumbel(3, 5, 4)[:2].equal(gumbel(3, 2, 4)) and not gumbel(3, 2, 4).equal(gumbel(4, 2, 4))
+    assert gumbel(1, 3_000, 4).mean().item() == pytest.approx(.577, abs=.05)       # Euler's constant
     p, counts = torch.tensor([.5, .3, .2, 0]), {}
     for g in gumbel(1, 3_000, 4):
         counts[draw(p, g)] = counts.get(draw(p, g), 0) + 1

@@ -149,6 +149,12 @@ def test_the_buffer_keeps_its_address():
     before = dice.u.data_ptr()
     dice.refill(5)
     assert dice.u.data_ptr() == before
+    dice.refill(1)
+    assert dice.u.shape == (1, 1)                       # of another size it is another one
+
+
+def test_of_other_devices_the_uniforms_are_as_wide():
+    assert Dice([0], "meta").dtype == torch.float64      # else a seed's text would be another there
 
 
 def test_pick_follows_the_weights():

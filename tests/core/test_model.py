@@ -74,7 +74,7 @@ def test_a_text_of_one_token_can_be_fed_twice(gpt):
 PATHS = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 2, 4], [0, 1, 5]]
 
 
-def of_a_tree(gpt, nodes, prefix, layers=()):
+def of_a_tree(gpt, nodes, prefix, layers=(), at_once=6):
     """Node i's logits, and hidden states, after a prefix that is in the cache: position = depth, slot = node, and it
     attends to the prefix and its ancestors."""
     n, old = nodes.shape[1], prefix.shape[1]
@@ -86,13 +86,18 @@ def of_a_tree(gpt, nodes, prefix, layers=()):
     gpt(prefix, cache)
     cache.length += old
     depth = torch.tensor([[len(path) - 1 for path in PATHS]])
-    return gpt(nodes, cache, old + n, old + depth, mask, layers)
+    parts = []
+    for part in torch.arange(n).split(at_once):
+        parts.append(gpt(nodes[:, part], cache, old + n, old + depth[:, part], mask[:, part], layers))
+        cache.length += len(part)
+    return parts[0] if layers else torch.cat(parts, 1)
 
 
-def test_a_tree_scores_like_each_of_its_paths(gpt):
-    """One contract for chains and trees."""
+@pytest.mark.parametrize("at_once", [6, 4, 1])
+def test_a_tree_scores_like_each_of_its_paths(gpt, at_once):
+    """One contract for chains and trees, however many nodes a call is on."""
     prefix, nodes = tokens(1, 4), torch.tensor([[7, 2, 9, 5, 5, 1]])
-    logits = of_a_tree(gpt, nodes, prefix)
+    logits = of_a_tree(gpt, nodes, prefix, at_once=at_once)
     for path in PATHS:
         alone = gpt(torch.cat([prefix, nodes[:, path]], 1))[0, -1]
         assert (logits[0, path[-1]] - alone).abs().max() < 1e-12
@@ -221,7 +226,7 @@ def test_every_switch_with_and_without_a_cache(switches):
 @pytest.mark.parametrize("wrong", [
     {"head_dim": 0}, {"head_dim": 4.0}, {"head_dim": True}, {"qkv_bias": 1}, {"qk_norm": None}, {"rope_llama3": (8.0,)},
     {"rope_llama3": (8.0, 4.0, 4.0, 64)}, {"rope_llama3": (8.0, 1.0, 4.0, float("inf"))},
-    {"rope_llama3": (8.0, 0, 4.0, 64)}, {"channels": 30}])
+    {"rope_llama3": (8.0, 0, 4.0, 64)}, {"rope_llama3": (8.0, 1.0, 4.0, 64, 2)}, {"channels": 30}])
 def test_switches_that_are_none(wrong):
     with pytest.raises(ValueError):
         Config(**{"vocab_size": 11, "context": 32, "layers": 1, "channels": 32, "heads": 4, "kv_heads": 2,

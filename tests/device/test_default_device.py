@@ -98,7 +98,8 @@ def test_float32_is_enough(name, monkeypatch):
         assert call() == right
 
 
-@pytest.mark.parametrize("weights", [torch.ones(3), [0.5, 0.5], torch.ones(3).numpy(), torch.ones(2, 3)])
+@pytest.mark.parametrize("weights", [torch.ones(3), [0.5, 0.5], torch.ones(3).numpy(), torch.ones(2, 3),
+                                     torch.ones(1), torch.ones(1, 3).numpy()])
 def test_dice_say_what_they_decide_for(weights):
     dice = Dice([1])
     dice.refill(2)

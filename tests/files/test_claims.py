@@ -26,6 +26,18 @@ NOT_PLAIN = {"a pipe": os.mkfifo, "zeros": lambda path: path.symlink_to("/dev/ze
              "a hole": lambda path: path.open("wb").truncate(2 ** 42)}
 
 
+def test_a_file_may_be_as_large_as_all_memory(tmp_path, monkeypatch):
+    """Here it is three pages of five bytes; where nobody knows it, there is no limit."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 5, "SC_PHYS_PAGES": 3}.__getitem__)
+    for size in 15, 16:
+        (tmp_path / str(size)).write_bytes(bytes(size))
+    assert paths.fetched(tmp_path / "15") == tmp_path / "15"
+    with pytest.raises(PairError, match="has 16 bytes, and at most 15 are read"):
+        paths.fetched(tmp_path / "16")
+    monkeypatch.delattr(os, "sysconf")
+    assert paths.fetched(tmp_path / "16") == tmp_path / "16"
+
+
 @pytest.mark.parametrize("kind", NOT_PLAIN)
 def test_only_plain_files_are_read(tmp_path, kind):
     """Nor one that is larger than all memory."""
@@ -113,7 +125,7 @@ def test_a_gguf_file_may_have_as_many_tokens_as_the_largest(tmp_path):
 
 def test_a_gguf_file_of_more_layers_than_tensors(tmp_path, monkeypatch):
     gguf = pytest.importorskip("gguf", reason="gguf is not installed (the extra 'hf')")
-    for layers in 2 ** 31, 0:
+    for layers in 2 ** 31, 512, 0:
         monkeypatch.setattr(gguf.GGUFWriter, "add_block_count",
                             lambda self, count, layers=layers: self.add_uint32("llama.block_count", layers))
         small_gguf.write(tmp_path / "a.gguf")

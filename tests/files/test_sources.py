@@ -4,7 +4,6 @@ import importlib.util
 import os
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from fnmatch import fnmatch
 from types import SimpleNamespace
@@ -223,11 +222,17 @@ def test_a_shipped_draft_that_is_written_anew_is_read_anew(shipped):
     assert find_draft_model(source) is None
 
 
-def test_on_other_weights_of_the_shape_it_says_so(shipped):
+def test_commands_read_a_pair_to_where_they_are_told(monkeypatch):
+    monkeypatch.setattr(method_options, "load_pair", lambda *its, **more: SimpleNamespace(note="", of=(*its, more)))
+    source = Source(Path("it"))
+    assert method_options.read_pair(source, "cuda:3", "mlp").of == (source, "cuda:3", {"draft_model": "mlp"})
+
+
+def test_on_other_weights_of_the_shape_it_says_so(shipped, capsys):
     """The original weights, as the hub has them, instead of the quantised ones."""
     write(shipped / "b.gguf")
-    pair = load_pair(shipped / "b.gguf")
-    assert isinstance(pair.draft_model, Prefix)
+    pair = method_options.read_pair(find_source(shipped / "b.gguf"))            # as commands read it
+    assert isinstance(pair.draft_model, Prefix) and pair.note in capsys.readouterr().err
     assert "small_prefix.pt was trained beside other weights" in pair.note and "exact" in pair.note
     rounds = list(speculate(pair.target, ModelDrafter(pair.draft_model, 3), [5, 6, 7], 24, temperature=0))
     assert tokens_of(rounds) == list(generate(pair.target, [5, 6, 7], 24, temperature=0))
@@ -275,14 +280,20 @@ def test_one_of_its_own_goes_first(shipped):
 def test_who_needs_a_draft_model(monkeypatch):
     there, none = (Source(Path("it"), draft_model=draft_model) for draft_model in (Path("draft"), None))
     monkeypatch.setattr(method_options, "find_draft_model", lambda source: source.draft_model)
-    of = partial(chosen_drafters, draft_models=["gpt"], option="--drafters")
+
+    def of(names, source, draft_models=("gpt",), **usual):
+        return chosen_drafters(names, source, draft_models, "--drafters", **usual)
+
     assert of([], there) == ["chain"] and of([], none) == of([], none, usual="hybrid") == ["suffix"]
     assert of(["stack"], there) == ["stack"] and of([], there, usual="hybrid") == ["hybrid"]
     assert of(WITHOUT_DRAFT_MODEL, none) == of(["all"], none) == WITHOUT_DRAFT_MODEL
-    assert of(["all"], there) == [*DRAFTERS]
+    assert of(["all"], there) == of(["lookup", "all"], there) == [*DRAFTERS]
+    assert of(["stack"], none, ["mlp"]) == ["stack"]                # a learned one is there, or is refused later
     with pytest.raises(RequestError, match="--drafters hybrid needs a draft model, .*: "
                        + ", ".join(WITHOUT_DRAFT_MODEL)):
         of(["lookup", "hybrid"], none)
+    with pytest.raises(RequestError, match="hybrid needs a draft model"):
+        of(["hybrid"], none, ["mlp", "gpt"])
 
 
 @pytest.mark.parametrize("name", WITHOUT_DRAFT_MODEL)

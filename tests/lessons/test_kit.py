@@ -134,6 +134,18 @@ def test_a_student_reads_the_last_two_tokens_and_is_the_same_each_time():
     assert (model(other) != model(tokens[:1])).any(-1).tolist() == [[False, True, True, False]]
 
 
+def test_a_student_is_trained_with_the_loss_it_is_told_and_slower_at_the_end(monkeypatch):
+    class Noted(torch.optim.AdamW):
+        def step(self):
+            rates.append(self.param_groups[0]["lr"])
+            super().step()
+    rates, tokens = [], torch.arange(20).view(5, 4)
+    monkeypatch.setattr(torch.optim, "AdamW", Noted)
+    log_p = torch.rand(5, 4, 20, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    one, other = (trained_student(tokens, log_p, loss, 4, 0.01)(tokens) for loss in ("forward-kl", "reverse-kl"))
+    assert rates == pytest.approx(2 * [0.01, 0.01, 0.01, 0.005]) and not torch.equal(one, other)
+
+
 def test_links_to_the_page_lead_to_its_views():
     """Each lesson that links it prints a view that the page has; two of them each."""
     lessons = sorted((Path(__file__).parents[2] / "lessons").glob("[0-9]*.py"))

@@ -13,6 +13,7 @@ import torch
 from nanospec.errors import RequestError
 from nanospec.generate import generate
 from nanospec.methods.index import DRAFTERS, method_of
+from nanospec.methods.wrappers import grammar
 from nanospec.methods.wrappers.expression import Expression
 from nanospec.methods.wrappers.grammar import Constrained, Grammar, grammar_of
 from nanospec.methods.trees.drawn import TreeDrafter
@@ -230,6 +231,22 @@ def test_what_opens_has_nothing_after_it_in_its_token():
     pieces = ["1", "\n", "\n1", "1\n", "<end>"]
     toy = SimpleNamespace(decode=lambda ids: "".join(pieces[i] for i in ids), ends={4})
     assert grammar_of("1", toy, 5, opens="\n").after[0].tolist() == [0, 1, 0, 1, 0]
+    with pytest.raises(RequestError, match="opens the text"):       # the second of the tokens that open can
+        grammar_of(r"21\n", SimpleNamespace(decode=lambda ids: ["\n", "1\n", "2", ""][ids[0]], ends={3}), 4, "\n")
+
+
+def test_any_of_the_ends_may_follow_where_the_pattern_is_through():
+    toy = SimpleNamespace(decode=lambda ids: "1<>"[ids[0]], ends={1, 2})
+    assert grammar_of("1", toy, 3).allowed[:3].tolist() == [[True, False, False], [False, True, True], [False, True, True]]
+
+
+def test_a_table_that_would_be_too_large_is_refused(monkeypatch):
+    """10 tokens, and a state each for 111, 11, 1 and nothing."""
+    monkeypatch.setattr(grammar, "MOST_ENTRIES", 40)
+    assert grammar_of("111", TOY, 10)
+    monkeypatch.setattr(grammar, "MOST_ENTRIES", 39)
+    with pytest.raises(RequestError, match="too large for a vocabulary of 10 tokens"):
+        grammar_of("111", TOY, 10)
 
 
 @pytest.mark.parametrize("vocab_size", [-1, 0, max(TOY.ends), 1.5, None, 10 ** 9, 10 ** 4000])

@@ -111,6 +111,15 @@ def test_forced_tokens_cost_no_call_of_the_draft_model(draft_model):
     assert sum(done.steps for done in ours) < sum(done.steps for done in plain) == 3 * len(plain)
 
 
+@pytest.mark.parametrize("draft_model, steps", [(GPT_DRAFT_MODEL4, 3), (small_learned("mlp", GPT4), 4)],
+                         ids=["a GPT", "a learned one"])
+def test_forced_tokens_are_read_in_one_call_if_that_can_be(draft_model, steps):
+    """The text is a call, both forced tokens are one or two, and the third token is one. Two are asked for then."""
+    grammar = Grammar(torch.tensor([[1, -1, -1, -1], [-1, 2, -1, -1], [-1, -1, 3, -1], [-1, 3, 3, -1]]))
+    first, *_ = speculate(Constrained(GPT4, grammar), GrammarDrafter(draft_model, grammar, 2, 9), [0], 8, seed=1)
+    assert first.tokens[:3] == [0, 1, 2] and (len(first.tokens), first.steps) == (5, steps)
+
+
 def test_what_cannot_be_drafted():
     with pytest.raises(RequestError, match="the grammar is of 3 tokens, the target of 4"):
         list(speculate(GPT4, GrammarDrafter(GPT_DRAFT_MODEL4, RULED), [1], 3))
@@ -151,4 +160,4 @@ def test_what_any_text_of_a_batch_has_missed_is_read(monkeypatch):
     dice = Dice([1, 2])
     dice.refill(drafter.uniforms + drafter.most + 1)
     drafter.propose(text, Sampling(1.0), dice, 20, 1)
-    assert read == [7] and drafter.read_to.tolist() == [3, 8]
+    assert read == [7] and drafter.read_to.tolist() == drafter.known.tolist() == [3, 8]

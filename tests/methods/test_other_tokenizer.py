@@ -174,6 +174,15 @@ def with_special_tokens(*names, blank=False, begin=()):
     return FolderTokenizer(made, [made.token_to_id(names[0])])
 
 
+def test_what_would_melt_into_the_line_before_it_is_cut_alone():
+    """Of a line's end and a, which are one token here, no a would be left."""
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed (the extra 'hf')")
+    made = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "\n": 2, "\na": 3}, [("\n", "a")]))
+    made.add_special_tokens(["<end>"])
+    melts = FolderTokenizer(made, [4])
+    assert melts.encode("\nab") == [3, 1] and (melts.continued("ab"), melts.continued("ba")) == ([0, 1], [1, 0])
+
+
 def test_special_tokens_and_first_blanks_of_strings():
     """A special token is the one of that name, or end of text. A blank before a text is no part of what goes on."""
     chat = with_special_tokens("<end>", "<user>", "<other>", "<s>")                         # 260, 261, 262, 263

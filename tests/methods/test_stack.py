@@ -60,6 +60,16 @@ def test_a_twin_at_the_bottom_is_never_rejected(lowest):
     assert seen > 3                                         # the text has shrunk, and the whole draft was accepted
 
 
+def test_the_middle_model_reads_nothing_twice(monkeypatch):
+    """What was accepted of its own draft is in its cache: before the next, it has missed a token at most."""
+    missed, call = [], type(GPT_MIDDLE).forward
+    monkeypatch.setattr(type(GPT_MIDDLE), "forward", lambda model, tokens, *its, **more: (
+        missed.append(tokens.shape[1]) if model is GPT_MIDDLE and more.get("scored") == 0 else None)
+        or call(model, tokens, *its, **more))
+    done = list(speculate(TARGET, Stack(GPT_MIDDLE, PromptLookup(2), 4), [1, 2, 3], 60, 0.8, seed=3))
+    assert max(len(one.path) for one in done) > 1 and missed[0] == 2 and set(missed[1:]) <= {1}     # 2: of the prompt
+
+
 def test_no_text_of_a_batch_is_drafted_less_than_another():
     """Of one prompt the lowest drafter copies at once, of the other nothing."""
     batch, dice = Batch(TARGET, Stack(GPT_MIDDLE, PromptLookup(4), 4), [[1, 2, 1, 2, 1], [3, 9, 5]], 60), Dice([1, 2])

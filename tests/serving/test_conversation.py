@@ -169,6 +169,8 @@ def test_what_exceeds_the_context_is_not_appended():
             list(talk.reply(**{"ids": [1, 2], "max_new_tokens": 4, "temperature": 0} | bad))
         assert talk.ids == []
     assert talk_of("chain", context=10 ** 9).context == 96
+    with pytest.raises(RequestError, match="a draft of up to 96 tokens exceeds the context of 96"):
+        next(Conversation(TABLE, ModelDrafter(DRAFT_MODEL, 96)).reply([1], 4))
 
 
 @pytest.mark.parametrize("name", ["itself", "suffix", "chain of early_exit", "chain of prefix"])
@@ -270,6 +272,7 @@ def test_what_plain_steps_without_numbers_have_left_is_not_read():
     talk = Conversation(target, SuffixDrafter(8), 128)
     list(talk.reply([8, 1], 3, temperature=0))
     assert 5 in list(talk.plain_steps(9, temperature=100.0)) and 5 not in talk.ids
+    list(talk.plain_steps(1, temperature=0))                # these have numbers, and mend nothing
     expected = list(generate(target, [*talk.ids, 6], 9, temperature=0))
     assert tokens_of(talk.reply([6], 9, temperature=0)) == expected
 

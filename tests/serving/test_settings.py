@@ -8,11 +8,12 @@ import torch
 from nanospec.dice import Dice
 from nanospec.generate import generate
 from nanospec.probs import probs
-from nanospec.proof.tables import TableModel
+from nanospec.proof.tables import TableModel, small_gpt
 from nanospec.serving.conversation import Conversation
 from nanospec.serving.request import Request
 from nanospec.serving.server import Server
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
+from nanospec.text import WIDTH
 
 TARGET, DRAFT_MODEL, IDS = TableModel(6, 8, zeros=0), TableModel(6, 58, zeros=0), [1, 0, 4]
 SETTINGS: dict = {"max_new_tokens": 5, "temperature": 1.7, "top_k": 5, "top_p": 0.85, "min_p": 0.45, "seed": 13,
@@ -82,3 +83,13 @@ def test_the_plain_steps_of_a_conversation_take_them():
         for name, found in others.items():
             found.append(list(generate(TARGET, talk.ids, 9, **settings | {name: DEFAULTS[name]}, seed=0)))
     assert all(found != steps for found in others.values())
+
+
+def test_a_draft_beyond_the_last_token_that_fits_has_slots():
+    """With them a text of the whole context needs more room than a multiple of WIDTH."""
+    target, draft_model = (small_gpt(4, 1, seed, context=WIDTH - 2) for seed in (9, 5))
+    talk, server = (kind(target, ModelDrafter(draft_model, 6)) for kind in (Conversation, Server))
+    wrote, request = tokens_of(talk.reply([1] * 118, 8, 0)), server.submit([1] * 118, max_new_tokens=8, temperature=0)
+    while not request.done:
+        server.step()
+    assert wrote == request.tokens == list(generate(target, [1] * 118, 8, 0))

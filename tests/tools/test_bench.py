@@ -717,22 +717,26 @@ def test_transformers_is_asked_as_told(told, weights, tmp_path, monkeypatch):
     (tmp_path / "q.jsonl").write_text('{"prompt": "a"}')
     heard = []
     monkeypatch.setattr(beside, "speed", SimpleNamespace(run=lambda *its, others, **more: (
-        heard.append((*its, more)) or ([more["gammas"]], TABLE) if others(pair, {"temperature": 1}) else None)))
+        heard.append((*its, more)) or ([more["gammas"]], TABLE) if others(pair, {"temperature": 1})
+        == ({}, {"transformers": "bfloat16"}) else None)))
     pair = load_pair(weights)
-    _, calls = told(beside, {"write_folders": ["a"], "their_dtype": torch.float16, "their_writers": {}},
+    pair = pair._replace(tokenizer=SimpleNamespace(ends={256, 8}))
+    _, calls = told(beside, {"write_folders": ["a", "b"], "their_dtype": torch.bfloat16, "their_writers": {}},
                     f"--drafters lookup --gamma 7 --temperature 0.7 --prompts {tmp_path / 'q.jsonl'} --answers "
                     f"{tmp_path / 'b.jsonl'} --max-new-tokens 9 --seed 8")
     assert heard == [([.7], ["lookup"], {
         "gammas": [7], "prompts": tmp_path / "q.jsonl", "answers": tmp_path / "b.jsonl", "max_new_tokens": 9, "seed": 8,
         "weights": str(weights), "device": "cuda:3", "dtype": "float16", "threads": 5})]
     here = torch.device("cpu")
+    assert calls[0][1:3] == pair[:2] and calls[0][4] == 8
     assert calls[1:] == [("their_dtype", "a", here, "float16", {}), (
-        "their_writers", ["a"], torch.float16, here, 7, {"temperature": 1, "eos_token_id": [256]}, {})]
+        "their_writers", ["a", "b"], torch.bfloat16, here, 7, {"temperature": 1, "eos_token_id": [8, 256]}, {})]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_transformers_reads_weights_in_the_data_type_that_it_is_told(transformers, tmp_path, dtype):
-    folder, = beside.write_folders(small_gpt(257, 1, 1), None, tmp_path, 256)
+    target = small_gpt(257, 1, 1)               # and no draft model that it cannot read
+    folder, = beside.write_folders(target, small_learned("mlp", target), tmp_path, 256)
     assert beside.hf_model(folder, dtype, torch.device("cpu")).dtype == dtype
 
 

@@ -15,6 +15,7 @@ import pytest
 from nanospec.cli import __main__ as commands
 from nanospec.cli import launch
 from nanospec.cli.options import sampling_of
+from nanospec.errors import RequestError
 
 ROOT = Path(__file__).parents[2]
 
@@ -226,6 +227,15 @@ def test_an_interrupted_command_ends_with_130():
 
     assert launch.command("it")(interrupted)([]) == 130 and launch.command("it")(lambda argv: None)([]) == 0
     assert launch.command("it")(lambda argv: 3)([]) == 3
+
+
+def test_an_error_is_one_line_and_whole(capsys):
+    """However long it is, and without what a terminal would obey."""
+    def refuse(argv):
+        raise RequestError("a\x1b[2J\n" + "word " * 99)
+
+    assert launch.command("it")(refuse)([]) == 2
+    assert capsys.readouterr() == ("", "it: a\ufffd[2J" + " word" * 99 + "\n")
 
 
 def test_what_is_asked_of_a_distribution_is_what_makes_it():

@@ -18,7 +18,7 @@ import pytest
 import torch
 from rich.console import Console, Group
 
-from nanospec.cli import prepared, demo
+from nanospec.cli import demo, method_options, prepared
 from nanospec.cli.bench import measure as measuring
 from nanospec.cli.bench.command import HOW_MANY
 from nanospec.cli.options import DRAFT_MODEL, MIN_P, TEMPERATURE, TOP_P, default_in_words, file, whole_number
@@ -115,7 +115,8 @@ def test_what_is_shown_is_measured_again_with_all_that_was_asked_for(run, monkey
     with pytest.raises(SystemExit):
         run(*"--temperature 1.75 --top-k 3 --top-p 0.9 --min-p 0.1".split(),
             *"--seed 11 --max-new-tokens 29 --gamma 2 --rule block".split())
-    given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "min_p": .1, "seed": 11, "max_new_tokens": 29}
+    given = {"temperature": 1.75, "top_k": 3, "top_p": .9, "min_p": .1, "seed": 11, "max_new_tokens": 29,
+             "stop": {256}}
     warm_up, *asked = asked
     assert [{name: more[name] for name in given} for _, more in asked] == 3 * [given]
     assert warm_up[1] == asked[0][1] | {"max_new_tokens": 16}
@@ -306,6 +307,32 @@ def test_compiled_what_was_seen_is_the_compiled_one_and_both_are_measured(run, e
     assert run("--compile", "--gamma", "3")[0] == 0 and events == ["token", "3 turns"]
 
 
+def test_compiled_it_is_tuned_as_it_is_asked_for(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(prepared, "setups_of", lambda *its: asked.append(its[2:]) or sys.exit(3))
+    with pytest.raises(SystemExit):
+        run("--compile", "--threads", "3")
+    assert asked == [("float64", 3, True)]
+
+
+def test_a_method_is_of_the_models_and_the_length_that_are_named(monkeypatch):
+    """Or of those that run eagerly, and the length that is asked for."""
+    monkeypatch.setattr(prepared, "method_of", lambda *its, gamma, **more: (*its, gamma, more))
+    this = SimpleNamespace(target="a", draft_model="b", gamma=4, options={"remember": 9},
+                           args=SimpleNamespace(drafter="chain", rule="block"))
+    assert prepared.Prepared.method(this) == ("a", "b", "chain", "block", 4, {"remember": 9})
+    assert prepared.Prepared.method(this, "c", "d", 7) == ("c", "d", "chain", "block", 7, {"remember": 9})
+
+
+def test_what_calls_cost_is_measured_once(run, monkeypatch):
+    measured, measure = [], method_options.measure_costs
+    monkeypatch.setattr(method_options, "measure_costs", lambda *its, **more: measured.append("costs") or measure(
+        *its, **more))
+    for _ in range(2):
+        assert run("--drafter", "goodput")[0] == 0
+    assert measured == ["costs"]
+
+
 def test_where_nothing_can_be_kept_it_is_looked_for_again(run, events, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr("nanospec.files.kept.cache_folder", lambda: tmp_path / "file" / "folder")
@@ -447,6 +474,8 @@ BEFORE_LOADING = [
     (["--drafter", "tree", "--shape", "{}"], "--shape"),
     (["--drafter", "tree", "--shape", "no.json"], "got 'no.json': No such file"),
     (["--drafter", "tree", "--shape", "[[0]]", "2"], "a whole tree stands alone"),
+    (["--drafter", "tree", "--shape", "[[0]]", "[[0]]"], "a whole tree stands alone"),
+    (["--drafter", "tree", "--shape", "[[[0]]]"], "--shape: must be"),
     (["--drafter", "tree", "--shape", "[" * 9999], "--shape"), (["--drafter", "tree", "--shape", "-1"], "--shape"),
     (["--drafter", "tree", "--shape", *["9"] * 3000], "--shape"), (["--drafter", "tree", "--gamma", "3"], "--shape"),
     (["--drafter", "lookahead", "--gamma", "3"], "neither"),

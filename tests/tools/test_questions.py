@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from nanospec.cli.bench import command as bench
 from nanospec.cli.bench import questions as asking
@@ -337,6 +338,8 @@ def test_the_bench_asks_and_goes_on(tmp_path, quick, capsys, monkeypatch):
         assert f"{row['acceptance_length']:.2f}" in out and f"{row['spec_bench_speedup']:.2f}" in out
         assert row["acceptance_length"] >= 1
     assert (tmp_path / "t.md").read_text().count("mt_bench") == 8
+    rows, _ = speed.run((0,), ("lookup",), gammas=(2,), prompts=path, max_new_tokens=2, weights=tmp_path)
+    assert {(row["dtype"], row["threads"]) for row in rows} == {("float32", torch.get_num_threads())}   # as it ran
     once = [*argv, "--temperatures", "0", "--gammas", "2", "--answers", str(tmp_path / "a.jsonl")]
     assert bench.main(once) == 0
     ours, plain = ([json.loads(line)["choices"][0] for line in (tmp_path / name).read_text().splitlines()]

@@ -548,8 +548,9 @@ def test_a_penalty_is_on_all_that_was_written_before():
 
 @pytest.mark.parametrize("off, apart", [(.012, True), (.008, False)])
 def test_two_reports_of_one_distribution_are_no_hundredth_apart(monkeypatch, off, apart):
+    """Over the tokens that both name: of several that are as likely each may name another as the last."""
     servers = [SimpleNamespace(prompt_tokens=None, declined=[], prompt="", says_length=True, report={
-        "a": .5 + more, "b": .5 - more}) for more in (0, off)]
+        "a": .5 + more, "b": .4 - more, "cd"[more > 0]: .1}) for more in (0, off)]
     monkeypatch.setattr(doubts, "report", lambda server, seed: server.report)
     for name in "takes", "changes", "of_itself":
         monkeypatch.setattr(doubts, name, lambda *_: False)
@@ -570,6 +571,21 @@ def test_where_the_texts_of_two_servers_begin_and_how_long_they_are(one, other, 
         monkeypatch.setattr(doubts, name, lambda *_: False)
     with pytest.raises(EndpointError, match=said) if said else nullcontext():
         doubts.of_two(*servers, [(one, other)] * 99, 0)
+
+
+@pytest.mark.parametrize("declined, pairs, said", [
+    (([], ["min_p"]), [("d", "e")], "one refuses none, the other min_p"),
+    ((["top_k", "n"], ["min_p"]), [("d", "e")], "one refuses top_k, n, the other min_p"),
+    (([], []), [("d", "d "), ("e", "e\n")], "but for blanks at their ends"),
+    (([], []), [("d", " d"), ("e", "\ne")], "but for blanks at their ends"),
+    (([], []), [("bd", "e"), ("d", "e")], None)])
+def test_what_two_servers_refuse_and_leave_out_of_their_texts(declined, pairs, said, monkeypatch):
+    """That a few texts begin as the prompt "cab" ends is chance."""
+    servers = [SimpleNamespace(prompt_tokens=3, declined=its, prompt="cab", says_length=True) for its in declined]
+    for name in "takes", "changes", "of_itself", "report":
+        monkeypatch.setattr(doubts, name, lambda *_: None)
+    with pytest.raises(EndpointError, match=said) if said else nullcontext():
+        doubts.of_two(*servers, pairs * 99, 0)
 
 
 def test_a_penalty_is_taken_if_it_changes_the_text_at_temperature_0():

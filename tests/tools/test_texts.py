@@ -1015,6 +1015,8 @@ def test_from_where_to_where_a_penalty_explains_a_text(block, monkeypatch):
         ("frequency", False): (.125, .25), ("frequency", True): (.125, .125),
         ("presence", False): (.25, .25), ("presence", True): (.25, .25)}
     assert subtracted(Given(0.0, 0.0), case, .0625, [])["frequency", False] == (.09375, .3125)
+    # With a twice in the prompt, it has come three times where c is a quarter below it.
+    assert subtracted(Given(0.0, 0.0), case._replace(prompt=[0, 0]), 0.0, [])["frequency", True] == (.125, .25 / 3)
     never = Case([0], Read([3], *[torch.zeros(0)] * 3), [])     # nothing has come, and b is better
     assert subtracted(Given(0.0, 0.0), never, 0.0, [])["presence", False][1] == float("-inf")
 
