@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn.functional import silu
 
 import train_tiny
 from nanospec.cli import __main__ as commands
@@ -19,6 +20,7 @@ from nanospec.files.model_file import check_sizes_of, load_learned, save_learned
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import read_texts, to_ids
 from nanospec.methods.draft_models import LEARNED
+from nanospec.methods.draft_models.dflash import DFlash
 from nanospec.methods.draft_models.eagle import Eagle
 from nanospec.methods.draft_models.medusa import Medusa
 from nanospec.methods.draft_models.mlp import MLPSpeculator
@@ -27,7 +29,7 @@ from nanospec.methods.lengths.dynamic import DynamicDrafter
 from nanospec.methods.lengths.stopping import StoppingRule
 from nanospec.methods.trees.drawn import TreeDrafter
 from nanospec.methods.trees.tree_reader import longest_chain
-from nanospec.model import Config
+from nanospec.model import Config, rotate
 from nanospec.proof.tables import TableModel, small_gpt, small_learned
 from nanospec.speculate import ModelDrafter, speculate, tokens_of
 from nanospec.text import Text, prefill
@@ -95,6 +97,51 @@ def test_some_anchors_are_some_of_all(name):
     before, anchors = before_tokens(hidden_of(tokens, model.layers)), some_anchors(tokens, steps, 4)
     every, some = whole_texts(model, tokens, before, steps), whole_texts(model, tokens, before, steps, anchors)
     assert len(anchors) == 5 and (every[:, :, anchors].softmax(-1) - some.softmax(-1)).abs().max() < 1e-12
+
+
+def test_an_mlp_speculator_by_hand():
+    """Of one layer and of three: each layer after the first adds to the state."""
+    tokens = torch.randint(11, (2, 7), generator=torch.Generator().manual_seed(5))
+    before = before_tokens(hidden_of(tokens, [0, 2]))
+    torch.manual_seed(6)
+    for depth in 1, 3:
+        mlp = MLPSpeculator(11, TARGET.config.channels, [0, 2], 6, depth).double()
+        assert len(mlp.further) == depth - 1
+        state = mlp.start((before / (before.square().mean(-1, keepdim=True) + 1e-5).sqrt()).flatten(2))[:, 4]
+        for k in 0, 1:
+            state = silu(mlp.norm(mlp.carry(state) + mlp.embedding(tokens[:, 4 + k])))
+            for layer in mlp.further:
+                state = state + silu(layer[1](layer[0](state)))
+            assert (whole_texts(mlp, tokens, before, 2)[k, :, 4] - mlp.head(state)).abs().max() < 1e-12
+
+
+def test_two_layers_of_dflash_by_hand():
+    """A block of three places after five tokens. All see the hidden states of the four that were read, at whose
+    positions they stand, and each other. Its reader has a cache of two layers.
+    """
+    torch.manual_seed(7)
+    model = DFlash(11, 16, [0, 2], heads=4, kv_heads=2, hidden=9, block=3, depth=2).double().attach(TARGET)
+    torch.nn.init.normal_(model.mask)
+    text = Text([[3, 1, 4, 2, 7]], 9, 11)
+    hidden = hidden_of(text.tokens[:, :4], [0, 2])
+    context, table = model.context_norm(model.fuse(hidden.flatten(2))), model.rope(8)
+    x = torch.stack([TARGET.embedding.weight[7], model.mask, model.mask])[None]
+    for layer in model.blocks:
+        keys, values = (torch.cat(its, 2).repeat_interleave(2, 1) for its in zip(
+            layer.keys_values(context, table[:, :4]), layer.keys_values(layer.norm(x), table[:, 4:7])))
+        q = rotate(layer.q(layer.norm(x)).unflatten(2, (4, 4)).transpose(1, 2), table[:, 4:7])
+        weights = (q @ keys.mT / 2).softmax(-1)
+        x = x + layer.out((weights @ values).transpose(1, 2).flatten(2))
+        x = x + layer.mlp(layer.mlp_norm(x))
+    right = TARGET.head(model.norm(x))[0]
+    before = before_tokens(hidden_of(text.tokens[:, :5], [0, 2]))
+    found = whole_texts(model, text.tokens[:, :5], before, 1)[:, 0, 4]
+    assert (found - right[:1]).abs().max() < 1e-12
+    reader = model.reader(3)
+    reader.begin(text)
+    reader.read(text, [0], hidden)
+    found = [reader.start(text, 5, 9), *(reader.step(torch.tensor([[0]]), 9) for _ in range(2))]
+    assert (torch.cat(found)[:, 0] - right).abs().max() < 1e-12
 
 
 def test_a_layer_of_multi_token_prediction_by_hand():
@@ -170,7 +217,9 @@ def test_it_reads_a_layer_that_its_target_has():
     """They count from 0: the last of 3 is 2."""
     assert Medusa(11, TARGET.config.channels, [2], heads=3).attach(TARGET).layers == (2,)
     with pytest.raises(RequestError, match="and more than 3 layers, this one has 11, .* and 3"):
-        Medusa(11, TARGET.config.channels, [3], heads=3).attach(TARGET)
+        Medusa(11, TARGET.config.channels, [3, 1], heads=3).attach(TARGET)
+    with pytest.raises(RequestError, match="made for a target with 12 tokens, .*, this one has 11,"):
+        Medusa(12, TARGET.config.channels, [2], heads=3).attach(TARGET)
 
 
 def test_which_sizes_weights_may_have_at_most():

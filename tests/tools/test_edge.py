@@ -124,6 +124,7 @@ REFUSED = {
     "best_tree, size": (lambda x: best_tree([0.5], x), NUMBERS),
     "grown_tree": (lambda x: grown_tree(x, 3), ([], [[]], None)),
     "best_size": (lambda x: best_size([0.5], x, 0.1, [2]), ({}, None)),
+    "best_size, depths": (lambda x: best_size([0.5], {2: 1.0}, 0.1, x), ([], range(0))),
     "load_pair, dtype": (lambda x: load_pair(dtype=x), ("float32", 5, torch.int64)),
     "load_pair, draft": (lambda x: load_pair(draft_model=x), ("nope", 5, None, [])),
     "export": (lambda x: export(x, None), (None, 5, (TARGET, DRAFT_MODEL, None))),
