@@ -154,6 +154,7 @@ def test_what_follows_a_row_shares_what_stands_there():
     assert [tree.extend(0, [1, 2]), tree.extend(0, [1, 3]), tree.extend(1, [2, 2]), tree.extend(0, []),
             tree.extend(3, [1])] == [2, 3, 4, 0, 5]
     assert tree.tokens == [7, 1, 2, 3, 2, 1] and tree.parents == [-1, 0, 1, 1, 2, 3]
+    assert tree.add(1, 3) == 6 and tree.find(1, 3) == 3 and tree.extend(1, [3, 1]) == 5     # the eldest's
 
 
 class Counted(Dice):

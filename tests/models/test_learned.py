@@ -19,6 +19,7 @@ from nanospec.files import packages
 from nanospec.files.model_file import check_sizes_of, load_learned, save_learned, save_model
 from nanospec.files.checkpoint import load_pair
 from nanospec.files.corpus import read_texts, to_ids
+from nanospec.generate import generate
 from nanospec.methods.draft_models import LEARNED
 from nanospec.methods.draft_models.dflash import DFlash
 from nanospec.methods.draft_models.eagle import Eagle
@@ -121,8 +122,8 @@ def test_two_layers_of_dflash_by_hand():
     """
     torch.manual_seed(7)
     model = DFlash(11, 16, [0, 2], heads=4, kv_heads=2, hidden=9, block=3, depth=2).double().attach(TARGET)
-    torch.nn.init.normal_(model.mask)
-    text = Text([[3, 1, 4, 2, 7]], 9, 11)
+    torch.nn.init.normal_(model.requires_grad_(False).mask)
+    text = Text([[3, 1, 4, 2, 7]], 1, 11)
     hidden = hidden_of(text.tokens[:, :4], [0, 2])
     context, table = model.context_norm(model.fuse(hidden.flatten(2))), model.rope(8)
     x = torch.stack([TARGET.embedding.weight[7], model.mask, model.mask])[None]
@@ -140,7 +141,7 @@ def test_two_layers_of_dflash_by_hand():
     reader = model.reader(3)
     reader.begin(text)
     reader.read(text, [0], hidden)
-    found = [reader.start(text, 5, 9), *(reader.step(torch.tensor([[0]]), 9) for _ in range(2))]
+    found = [reader.start(text, 5, 5), *(reader.step(torch.tensor([[0]]), 5) for _ in range(2))]
     assert (torch.cat(found)[:, 0] - right).abs().max() < 1e-12
 
 
@@ -173,6 +174,20 @@ def test_no_more_tokens_than_it_can_draft(name):
             ModelDrafter(model, 9)
 
 
+def test_all_of_a_block_has_its_place_where_a_text_ends():
+    """In a room of 128 tokens. A block has eight places, of which the text needs one."""
+    target = small_gpt(11, 2, 5, context=200)
+    drafter = ModelDrafter(small_learned("dflash", target), 1)
+    assert len(tokens_of(speculate(target, drafter, [3] * 120, 5))) == 5
+
+
+def test_a_block_ends_past_the_room_of_a_text():
+    """A text has room for 128 tokens, and this draft model predicts eight after every token."""
+    target, prompt = small_gpt(11, 3, 5, context=128), [3, 1, 4, 2, 7, 5, 9] * 17 + [6, 8, 0]
+    rounds = speculate(target, ModelDrafter(small_learned("dflash", target), 2), prompt, 3, temperature=0)
+    assert tokens_of(rounds) == list(generate(target, prompt, 3, temperature=0))
+
+
 @models
 def test_a_file_keeps_it_and_knows_its_target(name, tmp_path):
     model, path = small_learned(name, TARGET), tmp_path / f"{name}.pt"
@@ -199,6 +214,8 @@ def test_of_a_text_of_a_single_token_the_first_others_are_drafted_too():
     model = LEARNED["eagle3"](11, 16, [0], heads=1, kv_heads=1, hidden=8, spoken=4).double().attach(TARGET)
     model.prepare(torch.tensor([2, 2]))
     assert model.ids.tolist() == [0, 1, 2, 3] and torch.equal(model.head.weight, TARGET.head.weight[:4])
+    with pytest.raises(ValueError, match="cannot draft 12 of 11 tokens"):
+        LEARNED["eagle3"](11, 16, [0], heads=1, kv_heads=1, hidden=8, spoken=12)
 
 
 def test_a_head_that_has_learnt_nothing_says_what_the_target_s_says():
@@ -466,6 +483,7 @@ def test_bad_input_is_one_clear_line(options, words, pair_folder, tmp_path, monk
     ("medusa", {"layers": [23]}), ("hydra", {"layers": [23]}), ("mlp", {"layers": [6, 12, 23], "width": 512}),
     ("prefix", {"layers": [6, 12, 23], "width": 512, "heads": 4, "kv_heads": 2, "hidden": 20}),
     ("lookback", {"layers": [6, 12, 23], "spoken": 8192, "heads": 4, "kv_heads": 2, "hidden": 20}),
+    ("dflash", {"layers": [6, 12, 23], "heads": 4, "kv_heads": 2, "hidden": 20}),
     ("eagle", {"layers": [23], "heads": 4, "kv_heads": 2, "hidden": 20}),
     ("eagle3", {"layers": [6, 12, 23], "spoken": 9000, "heads": 4, "kv_heads": 2, "hidden": 20}),
     ("early_exit", {"layers": [5], "hidden": 20})])

@@ -71,6 +71,13 @@ def test_the_losses_by_hand(name, anchors, counted):
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+def test_where_no_token_counts_nothing_is_lost():
+    """As in a part of a batch where nobody answers; not the ratio of two zeros, which would end the training."""
+    tokens, model = torch.tensor([[3, 1, 4, 2, 7, 5, 9]]), small_learned("eagle", TARGET)
+    logits, hidden = TARGET(tokens, layers=model.layers)
+    assert learned_loss(model, tokens, hidden, logits.log_softmax(-1), forward_kl, counted=tokens > 10).item() == 0
+
+
 @pytest.mark.parametrize("steps, look", [(10, 100), (1999, 100), (4500, 225)])
 def test_it_looks_twenty_times_and_not_more_often_than_every_hundred_steps(steps, look):
     assert Plan("mlp", {}, TARGET.config, steps=(steps,)).look == look

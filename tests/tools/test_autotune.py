@@ -84,12 +84,12 @@ def test_the_quickest_of_all_tunings_is_taken(model):
 
 def test_a_machine_that_others_use_too_does_not_decide(model):
     """float64 takes 1.3 times as long as float32. In one turn the machine is quick just while float64 is measured."""
-    mood = iter([.5, 1, 1, 1, 2, 2, 1, 1, 2, 2])
-
     def seconds(model):
         return next(mood) * (1.3 if model.dtype == torch.float64 else 1.0)
 
-    assert fastest(model, [torch.float64, torch.float32], [1], seconds, False, turns=5).dtype == torch.float32
+    for moods in [.5, 1, 1, 1, 2, 2, 1, 1, 2, 2], [1, 1, 2, 2, 1, 2]:
+        mood, turns = iter(moods), len(moods) // 2
+        assert fastest(model, [torch.float64, torch.float32], [1], seconds, False, turns=turns).dtype == torch.float32
 
 
 def test_what_a_glance_shows_to_be_hopeless_is_not_measured(model):
@@ -207,8 +207,8 @@ def test_what_takes_a_while_is_announced_and_a_terminal_takes_it_back(monkeypatc
     waited_for = []
     monkeypatch.setattr("nanospec.fast.announce.Thread", Its)
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
-    with pytest.raises(KeyboardInterrupt), announced("working"):
-        assert "working ..." in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt), announced("work\x1bing"):
+        assert "work\u241bing ..." in capsys.readouterr().err                # it may name a stranger's file
         raise KeyboardInterrupt
     assert capsys.readouterr().err == "\r\033[K" * terminal and waited_for == [True]
 
@@ -376,11 +376,25 @@ def test_many_texts_at_once_are_measured_as_many(threads, monkeypatch):
 @pytest.mark.parametrize("dtype, rounding, int8", [("auto", False, [False, False]), ("auto", True, [True, True]),
                                                    ("int8", False, [True, True]), ("float32", True, [False, False])])
 def test_8_bits_are_for_both_models_or_for_none(monkeypatch, dtype, rounding, int8):
+    """A draft model beside a target in 8 bits may have others: no text depends on it."""
     tried = []
     monkeypatch.setitem(tuning.COPIES, torch.int8, (None, lambda device: True))
-    monkeypatch.setattr(tuning, "convert", lambda model, dtypes, *_: tried.append(torch.int8 in dtypes))
+    monkeypatch.setattr(tuning, "convert", lambda model, dtypes, *_: tried.append(dtypes))
     autotune(small_gpt(11, 2, 1), small_gpt(11, 1, 2), dtype, rounding=rounding)
-    assert tried == int8
+    assert [torch.int8 in dtypes for dtypes in tried] == int8
+    assert (torch.bfloat16 in tried[1]) == (dtype != "float32") and (len(tried[0]) > 1) == (dtype == "auto")
+
+
+def test_two_turns_in_which_the_machine_changes_its_mind_decide_nothing(threads, monkeypatch):
+    """Of six turns the first two, in which float32 takes longer than float64."""
+    monkeypatch.setattr(tuning, "GLANCE", lambda copy: 1.0)
+    monkeypatch.setattr(tuning, "dtypes_of", lambda *_: [torch.float64, torch.float32])
+    monkeypatch.setattr(tuning, "can_pack", lambda weight: False)
+    takes = iter([1, 2, 1, 2, 2, 1, 2, 1, 2, 1, 2, 1])
+    monkeypatch.setattr(tuning, "round_seconds", lambda target, copy: next(takes))
+    draft_model = small_gpt(11, 1, 2)
+    autotune_draft_model(small_gpt(11, 3, 1), draft_model)
+    assert draft_model.dtype == torch.float32 and not [*takes]
 
 
 def test_set_up_sets_what_it_is_told(model, threads):

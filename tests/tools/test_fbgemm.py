@@ -1,6 +1,7 @@
 """Weights in float16 and in 8 bits: what is computed. That it is faster is for the clock."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -156,6 +157,12 @@ def test_where_it_cannot_be_had(model, monkeypatch):
     assert after.dtype == before.dtype and torch.equal(after, before)
 
 
+@pytest.mark.parametrize("engine, has", [("x86", True), ("fbgemm", True), ("qnnpack", False), ("none", False)])
+def test_builds_of_torch_for_other_processors_have_other_products(engine, has, monkeypatch):
+    monkeypatch.setattr(torch.backends, "quantized", SimpleNamespace(engine=engine))
+    assert has_fbgemm(CPU) == has
+
+
 def test_nothing_chooses_8_bits_unasked():
     assert torch.int8 not in dtypes_of("auto", CPU)
 
@@ -180,6 +187,16 @@ def test_8_bits_are_what_they_are_said_to_be(inputs):
     found = quantise(nn.Sequential(layer))(x)
     assert found.shape == (2, 9, 33) and torch.allclose(found, expected, atol=1e-5)
     assert 1e-4 < (found - layer(x)).abs().max() < 0.1
+
+
+@quantising
+def test_small_numbers_have_as_many_bits():
+    torch.manual_seed(3)
+    layer, x = Linear(64, 33).requires_grad_(False), torch.randn(9, 64)
+    exact = layer(x)
+    layer.weight *= 1e-9
+    found = quantise(nn.Sequential(layer))(x * 1e-9) * 1e9 * 1e9
+    assert (found - exact).abs().max() < 0.05
 
 
 @quantising
@@ -222,12 +239,18 @@ def test_hadamards_matrix_is_orthogonal_and_mixes_evenly(size):
     assert torch.allclose(h.abs(), torch.full_like(h, size ** -0.5))
 
 
+def test_64_channels_are_turned_at_a_time():
+    assert torch.equal(turned(torch.eye(128)), torch.block_diag(hadamard(64), hadamard(64)))
+
+
 @quantising
 def test_sums_that_overflow_16_bits_are_not_taken_for_exact(monkeypatch):
     can_quantise.cache_clear()
     exact = Int8Linear.product
     monkeypatch.setattr(Int8Linear, "product", staticmethod(lambda x, copy: exact(x, copy).clamp(max=0.4)))
     assert not can_quantise(CPU)
+    with pytest.raises(RequestError, match="VNNI"):
+        dtypes_of("int8", CPU)
     monkeypatch.undo()
     can_quantise.cache_clear()
     assert can_quantise(CPU)

@@ -1,5 +1,7 @@
 """Packed weights: the same model, in another layout. That it is faster is for the clock."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -101,6 +103,11 @@ def test_a_conversion_drops_the_packed_copy(model, convert):
 @pytest.mark.parametrize("weight", [torch.zeros(1, dtype=torch.float64), torch.zeros(1, device="meta")])
 def test_what_cannot_be_packed(weight):
     assert not can_pack(weight)
+
+
+def test_a_build_of_torch_without_these_products_has_no_layout(monkeypatch):
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    assert not can_pack(torch.zeros(1))
 
 
 def test_a_model_that_cannot_be_packed_stays_as_it_is():
