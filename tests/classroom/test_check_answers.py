@@ -286,7 +286,8 @@ def test_the_lines_are_told_by_how_many_are_accepted(told):
     ("import torch\ntorch.rand(1)\n", "torch.rand in line 2"), ("import numpy as np\nnp.random.default_rng(0)\n",
                                                               "np.random.default_rng in line 2"),
     ("p.multinomial(1)\n", "p.multinomial in line 1"),
-    ("import random\n\nif __name__ == '__main__':\n    random.random()\n", ""), ("import torch\ntorch.zeros(1)\nchoice = min([1])\n", "")])
+    ("import random\n\nif __name__ == '__main__':\n    random.random()\n", ""),
+    ("import torch\ntorch.zeros(1)\nchoice = min([1])\n", "")])
 def test_random_numbers_of_ones_own(tmp_path, source, found):
     path = tmp_path / "answer.py"
     path.write_text(source)
