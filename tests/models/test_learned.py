@@ -174,13 +174,6 @@ def test_no_more_tokens_than_it_can_draft(name):
             ModelDrafter(model, 9)
 
 
-def test_all_of_a_block_has_its_place_where_a_text_ends():
-    """In a room of 128 tokens. A block has eight places, of which the text needs one."""
-    target = small_gpt(11, 2, 5, context=200)
-    drafter = ModelDrafter(small_learned("dflash", target), 1)
-    assert len(tokens_of(speculate(target, drafter, [3] * 120, 5))) == 5
-
-
 def test_a_block_ends_past_the_room_of_a_text():
     """A text has room for 128 tokens, and this draft model predicts eight after every token."""
     target, prompt = small_gpt(11, 3, 5, context=128), [3, 1, 4, 2, 7, 5, 9] * 17 + [6, 8, 0]

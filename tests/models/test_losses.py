@@ -7,7 +7,6 @@ import torch
 
 from nanospec.methods.draft_models.losses import (LOSSES, forward_kl, jensen_shannon, lk_hybrid, minus_log_alpha,
                                                   reverse_kl, total_variation)
-from nanospec.methods.draft_models.unrolled import mean_of
 from nanospec.theory import acceptance
 
 P, Q = torch.tensor([.5, .5], dtype=torch.float64).log(), torch.tensor([.8, .2], dtype=torch.float64).log()
@@ -78,9 +77,3 @@ def test_kl_bounds_total_variation():
     """Pinsker."""
     p, q = random(10, 500, 6).mul(3).log_softmax(-1), random(11, 500, 6).mul(3).log_softmax(-1)
     assert (total_variation(p, q) <= (forward_kl(p, q) / 2).sqrt() + 1e-12).all()
-
-
-def test_where_nothing_counts_the_mean_is_nothing():
-    values, counted = torch.tensor([3.0, 5.0, 8.0]), torch.tensor([True, False, True])
-    assert mean_of(values, counted, counted.sum()) == 5.5
-    assert mean_of(values, counted & False, torch.tensor(0)) == 0

@@ -70,6 +70,14 @@ def test_more_kinds_are_compiled_than_the_compiler_would_keep_by_itself():
     assert len(traced) == 12
 
 
+def test_what_is_compiled_is_announced_once(monkeypatch, capsys):
+    monkeypatch.setattr("nanospec.fast.announce.STILL", 100)
+    monkeypatch.setattr(compiling, "_inductor", lambda graph, _: graph.forward)
+    step = compiled(lambda slots: (torch.ones(2) * slots,), Text([[1]], 9, 11), None)
+    assert [int(step(5)[0][1]) for _ in range(3)] == [128] * 3
+    assert capsys.readouterr().err.count("compiling for texts of up to 128 tokens") == 1
+
+
 def test_what_holds_itself_is_gone_through_once():
     held = [torch.zeros(2)]
     held.append(held)

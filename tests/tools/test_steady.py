@@ -92,8 +92,8 @@ def test_it_is_the_gpt_up_to_the_order_of_sums(ids):
     """Positions, masks, hidden states, what is scored, several rows, and a length that is not given."""
     plain, model = small_gpt(97, 3, 1, context=64).float(), small_gpt(97, 3, 1, context=64).float()
     model.__class__, model.ends = Steady, ENDS[0]
-    tokens, first = torch.randint(97, (2, 9)), torch.tensor([7, 4])
-    for T, scored, given in ((1, None, 9), (1, 1, None), (2, None, 12), (3, 2, 10), (5, 0, 13)):
+    tokens, first = torch.randint(97, (2, 17)), torch.tensor([7, 4])
+    for T, scored, given in ((1, None, 9), (1, 1, None), (2, None, 12), (3, 2, 10), (5, 0, 13), (17, 6, 24)):
         out = []
         for one in (plain, model):
             cache = one.new_cache(2, 40)
