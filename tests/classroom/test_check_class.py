@@ -105,10 +105,10 @@ def test_nobody_hands_in_nothing_without_a_word(tmp_path, name):
 
 
 def test_a_linked_folder_and_a_zip_in_a_zip_are_named(tmp_path):
-    path = laid(tmp_path / "all", {f"ann/{FILE}": "mine", "more/ex02_total_variation.py": RIGHT})
+    path = laid(tmp_path / "all", {f"ann/{FILE}": "mine", f"more/{FILE}": RIGHT})
     (path / "ann" / "linked").symlink_to("../more")
     assert handed_in(path / "ann").notes == ["not looked at: linked: it is a link"]
-    inner = zipped(tmp_path / "homework.zip", {"ex02_total_variation.py": RIGHT}).read_bytes()
+    inner = zipped(tmp_path / "homework.zip", {FILE: RIGHT}).read_bytes()
     found = handed_in(zipped(tmp_path / "ann.zip", {FILE: "mine", "a/homework.zip": inner}))
     assert [*found.files] == [FILE] and found.notes == ["not looked at: a/homework.zip"]
 
@@ -193,6 +193,7 @@ def test_who_was_not_judged_has_made_no_mistake(tmp_path):
 
 
 def test_the_same_but_for_names_remarks_and_annotations():
+    """And but for the order of the functions, decorators and imports. Tables that were handed out do not count."""
     entry = EXERCISES[9]
     mine = form(NINE.encode(), entry)
     assert mine[1] >= alike.SHORT and RENAMED != NINE

@@ -265,7 +265,16 @@ def test_watch_looks_at_the_next_though_both_were_saved_in_one_moment(at_the_des
     monkeypatch.setattr("lessons.check.desk.time.sleep", enough)
     code, out = say("2", "--watch")
     assert code == 130 and out.count("solved.") == 1 and "exercise 3:" in out and "nothing there yet" in out
+
+
+def test_watch_waits_for_a_file_that_is_not_there_and_says_so(at_the_desk, monkeypatch):
+    folder, say = at_the_desk
     (folder / EXERCISES[3].file).unlink()
+
+    def enough(seconds):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lessons.check.desk.time.sleep", enough)
     code, out = say("3", "--watch")
     assert code == 130 and "is not there" in " ".join(out.split())
 
@@ -299,6 +308,11 @@ def test_an_answer_that_was_not_looked_at_is_looked_at_first(at_the_desk):
     folder, say = at_the_desk
     solve(folder, 2)
     assert "abs().sum()" in say("2", "--answer")[1] and progress.states()[2] == "solved"
+
+
+def test_no_answer_is_shown_before_a_pass(at_the_desk):
+    """And after it, all lines of the library that are like it."""
+    folder, say = at_the_desk
     (folder / EXERCISES[3].file).write_text(WRONG)
     assert say("3")[0] == 1 and progress.states()[3] == "tried"
     code, out = say("3", "--answer")

@@ -119,7 +119,11 @@ def test_what_an_interrupted_handout_has_left_is_in_nobodys_way(tmp_path, monkey
     (tmp_path / "x[of].new").mkdir()
     assert main(["--handout", str(tmp_path / "x[of]")]) == 0
     assert capsys.readouterr().out.startswith(f"{tmp_path / 'x[of]'} has the lessons, {len(ENTRIES)} exercises")
+
+
+def test_the_command_for_grading_a_variant_is_told_as_one_types_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(seeds, "NAME", "")                      # put back at the end
+    monkeypatch.setattr(handout, "write", lambda aside: aside.mkdir())
     monkeypatch.setattr(handout, "tried", lambda: None)
     assert main(["--handout", str(tmp_path / "y"), "--variant", "autumn 2"]) == 0
     assert "--grade FOLDER --variant 'autumn 2'." in " ".join(capsys.readouterr().out.split())

@@ -366,7 +366,7 @@ TWENTY = with_changes(
     logits_taken_for_weights=(SOFTMAX20, "(own + table[before]).exp()"),
     reported_for_the_token_alone=("    return tokens, q_draft",
                                   "    for x, q in zip(tokens, q_draft):\n        q.zero_()[x] = 1\n"
-                                                                "    return tokens, q_draft"),
+                                  "    return tokens, q_draft"),
     lines_of_all_before=(OWN20, "(own + table[[last, *tokens]].sum(0))"),
     likeliest_token=("dice.pick(q_draft[-1])", "int(q_draft[-1].argmax())"))
 PI = "pi = mixture(p, q, a)"

@@ -150,11 +150,11 @@ def test_the_buffer_keeps_its_address():
     dice.refill(5)
     assert dice.u.data_ptr() == before
     dice.refill(1)
-    assert dice.u.shape == (1, 1)                       # of another size it is another one
+    assert dice.u.shape == (1, 1)                       # of another size it is another buffer
 
 
-def test_of_other_devices_the_uniforms_are_as_wide():
-    assert Dice([0], "meta").dtype == torch.float64      # else a seed's text would be another there
+def test_uniforms_have_64_bits_on_other_devices_too():
+    assert Dice([0], "meta").dtype == torch.float64      # else a seed would give another text there
 
 
 def test_pick_follows_the_weights():

@@ -15,6 +15,7 @@ from nanospec.files.tokenizer import Tokenizer
 from nanospec.files.tokenizer_json import FolderTokenizer, save_tokenizer
 from nanospec.proof.tables import small_gpt
 
+pytest.importorskip("jinja2", reason="jinja2 is not installed (the extra 'hf')")
 pytestmark = pytest.mark.xdist_group("transformers")        # one process imports it
 CHAT = [{"role": "system", "content": "Be <brief> & \"kind\"."}, {"role": "user", "content": " Hello\n\nthere "},
         {"role": "assistant", "content": "Hi! <|endoftext|>"}, {"role": "user", "content": "é?"}]

@@ -139,6 +139,7 @@ def test_a_student_is_trained_with_the_loss_it_is_told_and_slower_at_the_end(mon
         def step(self):
             rates.append(self.param_groups[0]["lr"])
             super().step()
+
     rates, tokens = [], torch.arange(20).view(5, 4)
     monkeypatch.setattr(torch.optim, "AdamW", Noted)
     log_p = torch.rand(5, 4, 20, generator=torch.Generator().manual_seed(1)).log_softmax(-1)

@@ -91,7 +91,7 @@ def test_newer_parts_of_the_syntax(pattern, part):
 @pytest.mark.parametrize("pattern", [
     "a(", "a)", "*", "{1}", "a**", "a{2}{3}", "[", "[a-B]", r"\q", r"\u12", "(?P<1>a)", "a{3,1}", "(?z)", "(?L)a",
     "a{99999999999}", "(" * 5000 + ")" * 5000, "(?a)(?u)a", b"a", None, re.compile("a")],
-                         ids=lambda pattern: str(pattern)[:9])
+    ids=lambda pattern: str(pattern)[:9])
 def test_what_is_no_expression(pattern):
     with pytest.raises(RequestError, match="no expression|a pattern is a text"):
         Expression(pattern)

@@ -196,8 +196,8 @@ def test_of_a_new_text_in_a_row_nothing_has_been_copied():
 def test_a_batch_of_fewer_texts_is_drafted_by_the_same_drafter():
     """The second text of the last one had copied."""
     drafter = Hybrid(chain(), V)
-    drafter._copy = lambda b, rate: (1, [3] if b else [])
-    Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1]], 90).round(Dice([1, 2]), Sampling())
+    Batch(TARGET, drafter, [[1, 2, 3], [4, 0, 1] * 4], 90).round(Dice([1, 2]), Sampling())
+    assert drafter.copies.tolist() == [False, True]
     draft, *_ = Batch(TARGET, drafter, [[1, 2, 3]], 90).round(Dice([1]), Sampling())
     assert draft.steps > 0
 

@@ -110,9 +110,8 @@ def test_worked_examples(ids, settings, tokens, parents):
 
 def test_the_past_and_what_is_remembered_are_counted_together():
     drafter = SuffixDrafter(2, [[8, 3, 4]], tree=True, remember=99)
-    drafter.memory.read(0, [3, 5], 0)
-    drafter.memory.read(1, [1, 3], 1)
-    assert drafter._tree(1, [1, 3]).tokens == [3, 5, 4]
+    *_, (_, tokens, parents) = drafted(drafter, [[3, 5], [1, 3]], [[2, 2]])
+    assert (tokens, parents) == ([3, 5, 4], [-1, 0, 0])
 
 
 @pytest.mark.parametrize("least", [0, 1.01])

@@ -48,11 +48,11 @@ def learned(text, vocab_size):
 
 @pytest.fixture(autouse=True)
 def no_twice(monkeypatch):
-    """Ranks are learned once for each text, and pictures are left blank. The folders that tests share are made before,
-    with all of it.
+    """Ranks are learned once for each text, and pictures are left as they were, or blank. The folders that tests share
+    are made before, with all of it.
     """
     monkeypatch.setattr(train_tiny, "learn_ranks", lambda text, vocab_size, step: learned(text, vocab_size))
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).write_bytes(b""))
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda figure, path, **_: Path(path).touch())
 
 
 @pytest.fixture(scope="module")

@@ -128,7 +128,7 @@ def test_costs_between_measured_numbers_of_texts_lie_on_a_line(monkeypatch):
 def test_costs_follow_what_rounds_take_and_one_odd_round_moves_them_little():
     costs = Costs({1: [1.0, 2.0], 5: [3.0, 6.0]})
     costs.saw(1, 1, 1000.0)
-    assert costs(1, 1) == pytest.approx(2.4) and costs(1, 0) == 1 - FADE == 0.995
+    assert costs(1, 1) == pytest.approx(2.4) and costs(1, 0) == 0.995
     for _ in range(40):
         costs.saw(3, 1, 3.0)
     assert costs(3, 1) == pytest.approx(3, abs=0.01) and costs(5, 1) == 6

@@ -60,7 +60,7 @@ def test_what_it_expects_is_what_decoding_brings_on_average_over_all_texts(name)
     assert torch.allclose(betas, measured, atol=1e-9)
 
 
-def test_of_a_token_that_the_target_would_never_write_nothing_is_known_but_how_often_drafts_are_accepted():
+def test_where_the_target_would_never_write_the_texts_token_a_draft_counts_as_it_does_on_average():
     tokens = torch.tensor([[1, 0, 2, 1, 2, 0, 1]])
     stood, beta = judged(TABLE, DRAFT_MODEL, tokens, Sampling(0), 2)
     others = TABLE(tokens)[0, :5].argmax(-1) != tokens[0, 1:6]

@@ -203,7 +203,7 @@ def test_what_was_said_before_new_is_copied(run, model, drafter):
 
 
 def test_seeds(run):
-    """Each turn has its own; the same seed says the same again."""
+    """The same seed says the same again, and another one something else."""
     texts = [run("the\nthe\n", "--max-new-tokens", "8", *seed)[1] for seed in ((), (), ("--seed", "5"))]
     assert texts[0] == texts[1] != texts[2]
 
@@ -297,6 +297,7 @@ def test_an_answer_that_repeats_itself_says_so(run, model, monkeypatch):
     for answer, loops in ("the " * 24, True), ("the he 1 2", False):
         monkeypatch.setattr(Scripted, "tokenizer", tokenizer, raising=False)
         monkeypatch.setattr(Scripted, "answers", [answer + "<|im_end|>"])
+        monkeypatch.setattr(Scripted, "asked", [])
         monkeypatch.setattr(chat, "Conversation", Scripted)
         found, = told_of(run("He\n")[2])
         assert bool(found[3]) == loops and (not loops or int(found[4]) > 50)
@@ -308,6 +309,7 @@ def test_an_answer_that_is_cut_says_so(run, model, monkeypatch):
     assert told_of(err)[0][1] == "cut at 3 tokens; "
     monkeypatch.setattr(Scripted, "tokenizer", load_gguf(model)[1], raising=False)
     monkeypatch.setattr(Scripted, "answers", ["tt<|im_end|>"])
+    monkeypatch.setattr(Scripted, "asked", [])
     monkeypatch.setattr(chat, "Conversation", Scripted)
     assert told_of(run("the\n", "--max-new-tokens", "3")[2])[0][1] is None
 
@@ -525,7 +527,7 @@ def test_a_line_of_a_pipe_has_an_end(monkeypatch):
         assert [next(typed) for _ in found] == found
         with pytest.raises(StopIteration if len(found) == 2 else RequestError):
             next(typed)
-    asked: list[int] = []                                           # no more is read of it than tells that
+    asked: list[int] = []           # characters that are read: one more than a line may have tells that it is longer
     monkeypatch.setattr(sys.stdin, "readline", lambda most=-1: asked.append(most) or "12345678")
     assert next(keyboard.lines("> ")) == "12345678" and asked == [9]
 

@@ -182,6 +182,18 @@ class BesideFaulty(Beside):
     said = staticmethod(faulty)
 
 
+class FaultyWithSeeds(BesideFaulty):
+    """It keeps the seeds that it is asked with."""
+
+    def __init__(self, *its, **more):
+        super().__init__(*its, **more)
+        self.seeds = []
+
+    def complete(self, seed, **more):
+        self.seeds.append(seed)
+        return super().complete(seed, **more)
+
+
 def verdict_by(witness: str, kind: type, run: int, samples: int = 200):
     """Every run has seeds of its own."""
     server, seed = kind("http://x", [0], 1, {}, at_once=1), 1000 * run
@@ -212,9 +224,10 @@ def test_no_tokens_are_no_task(witness):
 
 
 @pytest.mark.parametrize("witness", ["--plain", "logprobs"])
-def test_the_last_seed_that_a_server_is_sent_is_one(witness):
+def test_the_seeds_of_all_samples_must_have_32_bits(witness):
+    """Twice as many as samples: the server beside it has its own. Here 9 would be there, and 18 are not."""
     server = Beside("http://x", [0], 1, {})
-    with pytest.raises(RequestError, match="seed"):
+    with pytest.raises(RequestError, match="a seed has 32 bits"):
         against_plain(server, server, 9, SEEDS - 10) if witness == "--plain" else against_logprobs(
             server, 9, SEEDS - 10)
 
@@ -222,38 +235,27 @@ def test_the_last_seed_that_a_server_is_sent_is_one(witness):
 @pytest.mark.parametrize("prompt, had", [([4, 1], [4, 1]), ("ab", ())])
 def test_another_cause_must_explain_all_samples(prompt, had, monkeypatch):
     """Those too that no verdict needed; each is drawn once. The prompt's tokens count where they are known."""
-    seeds, heard = [], []
-
-    class Heard(BesideFaulty):
-        def complete(self, seed, **more):
-            seeds.append(seed)
-            return super().complete(seed, **more)
-
+    heard = []
     monkeypatch.setattr(witnesses, "of_settings", lambda server, drawn, ids: heard.append(
         ([number for number, _ in drawn], ids)))
-    verdict = against_logprobs(Heard("http://x", prompt, 1, {}, at_once=1), 200, 7)
+    server = FaultyWithSeeds("http://x", prompt, 1, {}, at_once=1)
+    verdict = against_logprobs(server, 200, 7)
     assert verdict.wrong and verdict.samples < 200
-    assert seeds == [*range(7, 207)] and heard == [([*range(200)], had)]
+    assert server.seeds == [*range(7, 207)] and heard == [([*range(200)], had)]
 
 
 def test_all_samples_are_asked_for_before_a_model_accuses(monkeypatch):
     """Each once, and of all of them the causes are looked for, with what was asked for."""
-    seeds, heard = [], []
-
-    class Heard(BesideFaulty):
-        def complete(self, seed, **more):
-            seeds.append(seed)
-            return super().complete(seed, **more)
-
+    heard = []
     for name in "of_words", "of_prompt":
         monkeypatch.setattr(doubts, name, lambda *_: None)
     monkeypatch.setattr(witnesses, "of_settings", lambda server, drawn, ids: heard.append((len(drawn), ids)))
     monkeypatch.setattr(doubts, "of_precision", lambda server, target, ids, replies, settings: heard.append(
         (len(replies), ids, settings["top_k"])))
-    server = Heard("http://x", [0], 1, {"top_k": 8}, at_once=1)
+    server = FaultyWithSeeds("http://x", [0], 1, {"top_k": 8}, at_once=1)
     verdict = witnesses.against_model(server, Recomputed(lambda ids: LOGITS[ids], 8), [0], 200, 7)
     assert verdict.wrong and verdict.samples < 200
-    assert seeds == [*range(7, 207)] and heard == [(200, [0]), (200, [0], 8)]
+    assert server.seeds == [*range(7, 207)] and heard == [(200, [0]), (200, [0], 8)]
 
 
 def test_a_model_must_have_the_tokens_that_were_not_drawn_too():

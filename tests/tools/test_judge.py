@@ -105,7 +105,7 @@ def test_the_outcome_that_is_most_off_of_a_walk(monkeypatch):
     verdict = judge(lambda dice: next(drawn), {(0,): .5, (1,): .3, (2,): .2}, samples=100)
     assert verdict.wrong and verdict.distance == pytest.approx(.11) and verdict.most_off == ((1,), .3, .19)
     monkeypatch.setattr(judge_file, "walked", lambda sampler, seconds: {(0,): .3, (1,): .3, (2,): .1, (8,): .3})
-    verdict = judge(lambda dice: [8], {(0,): .5, (1,): .3, (2,): .2}, DRAFT_MODEL, samples=9) 
+    verdict = judge(lambda dice: [8], {(0,): .5, (1,): .3, (2,): .2}, DRAFT_MODEL, samples=9)
     assert verdict.most_off == ((8,), 0, .3) and verdict.bugs == []             # of no model no bug is known
 
 
@@ -586,7 +586,7 @@ def test_how_many_paths_there_are_is_known_beforehand():
         odd(dice)
         estimates.append(dice.paths)
     assert {*estimates} == {4, 32} and sum(estimates) / 400 == pytest.approx(3 + 8, abs=2)
-    # The first run comes to where most paths are, and would have it that there are four times as many.
+    # The first run, which by itself would say that there are four times as many paths, does not decide alone.
     assert estimates[0] == 32 and not foreign.too_long(lambda dice: odd(dice, 15), 1e9)
 
 

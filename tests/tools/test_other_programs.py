@@ -412,7 +412,7 @@ def test_a_module_that_is_not_there_is_named(capsys):
 
 
 def test_a_module_of_ones_own_goes_before_another_of_its_name(mine, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "colorsys", None)      # that of Python, and afterwards neither is there
+    monkeypatch.setitem(sys.modules, "colorsys", None)      # so that Python's own is back afterwards, if it was there
     del sys.modules["colorsys"]
     (tmp_path / "colorsys.py").write_text(MODULE)
     assert judged("colorsys", "broken") == 2 and "ZeroDivisionError" in capsys.readouterr().err

@@ -196,7 +196,7 @@ def test_damaged_answers_are_refused_before_a_model_is_read(name, tmp_path, monk
     ({}, True), ({"wall_time": [0.0]}, False), ({"wall_time": [1e9 - 1]}, True), ({"wall_time": [1e9]}, False),
     ({"new_tokens": [0]}, False), ({"new_tokens": [1]}, True), ({"new_tokens": [10 ** 9 - 1]}, True),
     ({"new_tokens": [10 ** 9]}, False), ({"accept_lengths": [2, 0]}, False), ({"turns": ["ab", "c"]}, False),
-    ({"new_tokens": [3, 1]}, False), ({"accept_lengths": []}, False), ({"new_tokens": [True]}, False)])
+    ({"accept_lengths": []}, False), ({"new_tokens": [True]}, False)])
 def test_how_many_tokens_and_seconds_an_answer_has(damage, right):
     one = {"turns": ["ab"], "new_tokens": [3], "wall_time": [2.5], "accept_lengths": [2, 1]}
     assert asking.is_answer({"question_id": 81, "choices": [one | damage]}) == right

@@ -18,8 +18,8 @@ from nanospec.proof.tables import small_gpt
 from nanospec.speculate import Round
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3[0-7]|38;|9[0-7])[0-9;]*m")
-HOSTILE = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x202a, 0x202e, 0x2066, 0x2069, 0xd800, 0xdfff,
-                            0xfffe, 0xffff]))
+HOSTILE = "".join(map(chr, [*range(9), *range(11, 32), *range(127, 160), 0x202e, 0x2066, 0xd800, 0xdfff, 0xfffe,
+                            0xffff]))
 
 
 def decode(ids):
