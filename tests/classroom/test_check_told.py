@@ -418,3 +418,11 @@ def test_the_argument_is_printed_as_one_would_type_it():
     assert clock.shown(vector(.5, 1 / 3)) == "[0.5, 0.3333]" and clock.shown([(1, vector(1))]) == "[(1, [1.0])]"
     assert clock.shown(seen.Row()) == "dice" and len(clock.shown(list(range(1000)))) < 200
     assert clock.shown(Path) == "Path"
+
+
+def test_of_all_that_is_printed_a_thousand_bytes_are_kept():
+    """However many calls print it."""
+    heard = clock.Beginning()
+    for _ in range(400):
+        print("abc", file=heard, end="")
+    assert heard.getvalue() == "abc" * 333 + "a"

@@ -149,6 +149,8 @@ def test_whole_numbers_of_few_bits_do_not_overflow(kind):
     settings = {"max_new_tokens": kind(100), "top_k": kind(3), "seed": kind(7)}
     assert list(generate(target, theirs, **settings)) == plain
     assert tokens_of(speculate(target, PromptLookup(kind(4)), theirs, **settings)) and len(plain) == 100
+    with pytest.raises(RequestError, match="exceed the context of 150"):
+        list(generate(small_gpt(5, 2, 1, context=150), theirs, **settings))
     server = Server(target, PromptLookup(kind(4)), rows=kind(2), context=kind(127))
     request = server.submit(theirs[:26], **settings)
     while not request.done:

@@ -236,9 +236,11 @@ def test_what_has_an_end_has_a_bar(monkeypatch, capsys, terminal):
                            for full in (2, 5, 7, 10, 12, 15, 17, 20)) * terminal
 
 
-def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkeypatch, capsys):
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkeypatch, capsys, terminal):
+    """And in a file by none of its steps."""
     clock = Clock()
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     monkeypatch.setattr("nanospec.fast.announce.perf_counter", clock)
     monkeypatch.setattr("nanospec.fast.announce.STILL", 100)
     with announced("working", at_once=False, steps=2) as step:
@@ -246,7 +248,7 @@ def test_a_bar_is_drawn_only_of_what_takes_long_if_it_is_not_said_at_once(monkey
         assert not capsys.readouterr().err
         clock.wind(101)
         step()
-        assert "[" + "#" * 20 + "]" in capsys.readouterr().err
+        assert ("[" + "#" * 20 + "]" in capsys.readouterr().err) == terminal
 
 
 @pytest.mark.parametrize("terminal, pauses", [(True, [2.5] * 4), (False, [2.5, 5.0, 10.0, 20.0])])
