@@ -206,6 +206,7 @@ def test_a_tree_without_a_level_is_refused(depth, words):
 
 def test_trees_that_are_grown_as_eagle_2_says_it():
     assert grown_by({"size": 60, "width": 10, "depth": 6}) == {"count": 60, "width": 10, "depth": 6}
+    assert grown_by({"size": 3, "width": 2, "depth": 1}) == {"count": 3, "width": 2, "depth": 1}
     for wrong in ({}, {"size": 60, "width": 10}, {"size": 60, "width": 10, "depth": 6, "more": 1},
                   {"size": 60, "width": 10, "depth": 0}, {"size": 6.0, "width": 1, "depth": 1},
                   {"size": True, "width": 1, "depth": 1}):

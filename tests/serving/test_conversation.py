@@ -219,12 +219,14 @@ def test_what_a_conversation_cannot_have_is_named(setting):
         talk_of("chain", **setting)
 
 
-def test_of_a_first_token_alone_hidden_states_are_of_the_target_s_type():
-    """There are none of them, and what follows is joined to them."""
+def test_of_a_first_token_alone_there_are_no_hidden_states():
+    """Those of what follows are joined to none of the target's type."""
     target = small_gpt(4, 3, 9).to(torch.bfloat16)
     model = LEARNED["eagle"](**small_learned("eagle", LEARNABLE).sizes).to(torch.bfloat16).attach(target)
     talk = Conversation(target, ModelDrafter(model, 2))
     assert tokens_of(talk.reply([1], 3)) and talk.drafter.recorded().dtype == torch.bfloat16
+    read = target(torch.tensor([talk.ids[:-1]]), layers=model.layers)[1]
+    assert torch.allclose(talk.drafter.recorded()[:, :read.shape[1]], read, atol=.02)
 
 
 def test_no_gradient_is_kept():
