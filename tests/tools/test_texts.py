@@ -23,6 +23,7 @@ from nanospec.files.tokenizer_json import FolderTokenizer
 from nanospec.generate import generate
 from nanospec.judge import kinds, texts
 from nanospec.judge.endpoint import Endpoint, EndpointError
+from nanospec.judge.ends import ended
 from nanospec.judge.given import answers, certain, cleaned, given_in, prompt_of, without_half
 from nanospec.judge.given import tokens_of as tokens_given
 from nanospec.judge.kinds import (Case, drawn_at, likeliest, penalised, prompts, seen_before, shifted, spelled,
@@ -426,6 +427,11 @@ def test_who_goes_on_after_an_end_elsewhere_does_not_stop_at_one(by_hand):
     """Its text was cut there."""
     found = by_hand(Task([1], [0, 1], [0, 1, 0]), Task([3], [0, 1, 0, 2], [0, 1, 0, 2]))
     assert found.status == 0 and "alike as far as both go (tokens: 2 in A, 3 in B)" in str(found)
+
+
+def test_fillings_are_taken_off_a_text_whose_end_was_taken_out():
+    """2 ends a text, and 9 fills it up."""
+    assert ended([[[5, 6, 9, 9, 9], [5, 6]]], {2}, {2, 9}, False) == [("same", 0, [[5, 6], [5, 6]])]
 
 
 def test_who_writes_each_end_twice_has_a_bug(by_hand):
