@@ -130,7 +130,7 @@ class Conversation:
             dice.refill(1)
             token, p_target = plain_step(self.target, self.cache, self.text, sampling, dice, length)
             written, total = torch.stack([token[0].to(p_target), p_target.sum()]).tolist()
-            self.intact = self.intact and math.isfinite(total)
+            self.intact = self.intact and math.isfinite(total)      # NaN stays in the cache
             yield int(written)
 
     def _read(self, prompt: list[int]) -> int:

@@ -85,7 +85,7 @@ def parser() -> Parser:
 
 @command("bench")
 def main(argv: Sequence[str]) -> None:
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = [*argv]
     if not words or words[0].startswith("-") and words[0] not in ("-h", "--help"):
         words = ["speed", *words]
     options = vars(parser().parse_args(words))
